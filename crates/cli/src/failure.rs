@@ -1,6 +1,7 @@
 //! Why a command failed: its exit code, the error and hints.
 
 use std::fmt;
+use std::path::Path;
 
 use swath_jobs::{
     AddressError, ChecksumsError, EntryError, FeedError, FileError, JobError, MetalinkError,
@@ -11,6 +12,7 @@ use swath_transfer::EngineError;
 
 use crate::exit::{self, Exit, chain};
 use crate::progress::units;
+use crate::say::word;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -180,7 +182,12 @@ impl From<EngineError> for Failure {
 /// Names the options that the specification was made from.
 impl From<SpecError> for Failure {
     fn from(error: SpecError) -> Failure {
-        Failure::usage(match error {
+        // Whoever names a folder wants it copied.
+        let hint = match &error {
+            SpecError::NoName { name, why: None } => copy_of(name),
+            _ => None,
+        };
+        let failure = Failure::usage(match error {
             SpecError::SeveralToOne { name, count } => {
                 format!("{name} lists {count} files: use -d DIR instead of -o")
             }
@@ -218,8 +225,18 @@ impl From<SpecError> for Failure {
                 path.display()
             ),
             error => error.to_string(),
-        })
+        });
+        failure.hints(hint)
     }
+}
+
+/// Returns the command that copies the folder at this address.
+fn copy_of(address: &str) -> Option<String> {
+    let (host, path) = address.split_once("://")?.1.split_once('/')?;
+    let name = path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let to = name.or(host.split(':').next()).filter(|name| name.chars().all(is_plain))?;
+    Some(format!("'swath cp {} ./{to}/' copies the folder", word(Path::new(address))))
 }
 
 /// Returns the exit code and the error of a failed file of a list.

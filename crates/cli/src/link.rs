@@ -7,6 +7,7 @@
 use crate::failure::Failure;
 use swath_formats::percent;
 use swath_model::digest::Digest;
+use swath_model::path::SafePath;
 use swath_source::{HostPattern, Secret, ServerAccess, is_token};
 use url::Url;
 
@@ -29,6 +30,20 @@ pub fn take_apart<'p>(
         net.servers.push(access);
     }
     Ok(())
+}
+
+/// Returns the name under which the folder that a link leads to is copied: its own, or at the top that of
+/// the server. `None` if the text is not a link to a folder.
+pub fn folder_name(text: &str) -> Option<String> {
+    let address = text.split(['?', '#']).next().unwrap_or_default();
+    if !is_link(text) || !address.ends_with('/') && address[SCHEME.len()..].contains('/') {
+        return None;
+    }
+    let (url, _) = parse(text).ok()?;
+    let last = url.path_segments()?.rfind(|name| !name.is_empty()).unwrap_or_default();
+    let own = SafePath::new(&percent::decode_text(last)).ok().map(|name| name.as_str().to_owned());
+    let own = own.filter(|name| !name.contains('/'));
+    own.or_else(|| Some(url.host_str()?.trim_matches(['[', ']']).to_owned()))
 }
 
 fn is_link(text: &str) -> bool {
@@ -111,6 +126,21 @@ mod tests {
             ("swath://h?b=c:80", "https://h:8470/?b=c:80"),
         ] {
             assert_eq!(parse(text).unwrap().0.as_str(), wanted);
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_folder_has_a_name_to_copy_it_to() {
+        for (text, name) in [
+            ("swath://h:9/a/run%207/#token=x", Some("run 7")),
+            ("swath://h.example:9/#token=x", Some("h.example")),
+            ("swath://[::1]", Some("::1")),
+            ("swath://h/..%2f/", Some("h")),
+            ("swath://h/run7.h5#token=x", None),
+            ("swath://h/#nonsense", None),
+            ("https://h/a/", None),
+        ] {
+            assert_eq!(folder_name(text).as_deref(), name, "{text}");
         }
     }
 

@@ -76,9 +76,12 @@ fn main() -> ExitCode {
             let printed = error.print().and_then(|()| io::stdout().flush());
             if error.use_stderr() {
                 if std::env::args_os().any(|arg| arg == "--json") {
+                    // What is missing is listed in further lines.
                     let text = error.to_string();
-                    let first = text.lines().next().unwrap_or_default();
-                    exit::tell_program(Exit::Usage, first.trim_start_matches("error: "));
+                    let said: Vec<&str> =
+                        text.lines().take_while(|line| !line.is_empty()).collect();
+                    let said: Vec<&str> = said.iter().map(|line| line.trim()).collect();
+                    exit::tell_program(Exit::Usage, said.join(" ").trim_start_matches("error: "));
                 }
                 return Exit::Usage.into();
             }
@@ -115,6 +118,9 @@ fn main() -> ExitCode {
 /// Runs a command.
 fn run(command: Command) -> Result<Exit, Failure> {
     Ok(match command {
+        Command::Get(get) if get::leads_to_folder(&get) => {
+            return run(Command::Cp(Box::new(get::of_folder(*get))));
+        }
         Command::Get(mut get) => {
             link::take_apart(&mut get.sources, &mut get.transfer.net)?;
             let prompt = TrustPrompt::of(&get.sources, &get.transfer.net, get.transfer.is_quiet());

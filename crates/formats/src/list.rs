@@ -70,6 +70,11 @@ pub enum ListProblem {
         /// Why it cannot be fetched.
         reason: MirrorUrlError,
     },
+    /// Addresses that blanks separate.
+    #[error(
+        "several addresses on one line, the mirrors of one file, are separated by tabs, not by blanks"
+    )]
+    Blanks,
     /// Too many lines of one option.
     #[error("more than {max} lines '{option}' for one file")]
     TooMany {
@@ -267,6 +272,10 @@ fn is_known_option(line: &[u8]) -> bool {
 fn mirrors(text: &str, line: u64) -> Result<Item, ListProblem> {
     let mut item = Item { line, ..Item::default() };
     for address in text.split('\t').filter(|address| !address.trim().is_empty()) {
+        // A blank within an address is none that servers know, but people write it.
+        if address.split_whitespace().skip(1).any(|word| word.contains("://")) {
+            return Err(ListProblem::Blanks);
+        }
         match mirror_url(address, None) {
             Ok(url) if item.mirrors.contains(&url) => {}
             Ok(url) => item.mirrors.push(url),
@@ -375,6 +384,9 @@ mod tests {
             ("http://x/1\n  header=X\n", "line 2: a header is written"),
             ("gsiftp://x/1\troot://y/1\n", "line 1: \"gsiftp://x/1\": 'gsiftp' is not supported"),
             ("not a url\n", "line 1: \"not a url\": it is not a URL"),
+            // The blank became a part of the first address.
+            ("http://x/1 http://y/1\n", "separated by tabs, not by blanks"),
+            ("http://x/1\thttp://y/1  https://z/1\n", "separated by tabs, not by blanks"),
         ] {
             let items = read(&format!("{text}http://good.example/\n"));
             let errors: Vec<_> = items.iter().filter_map(|item| item.as_ref().err()).collect();

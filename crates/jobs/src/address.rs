@@ -73,9 +73,7 @@ pub enum AddressError {
         error: ZoneError,
     },
     /// Unsupported scheme.
-    #[error(
-        "{shown}: unsupported scheme {scheme} (supported: http, https, dav, davs, root, roots)"
-    )]
+    #[error("{shown}: unsupported scheme {scheme} (supported: {SUPPORTED})")]
     Scheme {
         /// The text.
         shown: String,
@@ -145,6 +143,8 @@ pub fn shown_text(text: &str) -> String {
     }
 }
 
+/// All schemes of sources: links and magnet links are read before an address is.
+const SUPPORTED: &str = "http, https, dav, davs, root, roots, xroot, xroots, swath, file, magnet";
 const XROOTD_SCHEMES: [&str; 4] = ["root", "roots", "xroot", "xroots"];
 /// The port of XRootD servers.
 const XROOTD_PORT: u16 = 1094;
@@ -166,6 +166,10 @@ mod tests {
             assert_eq!(parse_url(text).unwrap().as_str(), expected, "{text}");
         }
         assert!(parse_url("rooted://x.example//a").is_err());
+        for scheme in SUPPORTED.split(", ").filter(|it| !["swath", "magnet"].contains(it)) {
+            let host = if scheme == "file" { "" } else { "x.example" };
+            Address::new(format!("{scheme}://{host}/a")).source().expect(scheme);
+        }
         let is_webdav = |text: &str| Address::new(text).is_webdav();
         assert!(is_webdav("dav://h/") && is_webdav("DAVS://h/") && !is_webdav("https://dav/"));
     }

@@ -16,6 +16,7 @@ use swath_serve::ServeError;
 use swath_share::ShareError;
 use swath_source::peer::PeerError;
 use swath_source::{LaneError, NetError};
+use swath_swarm::AnnounceError;
 use swath_transfer::{EngineError, FilterError, GetError};
 
 use crate::address::AddressError;
@@ -399,12 +400,14 @@ pub enum TorrentError {
     #[error("the torrent has the v1 info-hash of the magnet link, but another v2 info-hash")]
     OtherHash,
     /// No peer has sent the metafile of a magnet link.
-    #[error("no peer has sent the description of the torrent{}", asked(last.as_ref(), silent))]
+    #[error("no peer has sent the description of the torrent{}", asked(last.as_ref(), silent, failed))]
     NoMetadata {
         /// The last error of a peer.
         last: Option<PeerError>,
         /// Trackers that have not answered.
         silent: Vec<String>,
+        /// Trackers that could not be asked, or refused.
+        failed: Vec<(String, AnnounceError)>,
     },
     /// Where a file has to be written, there is a folder with its segments.
     #[error("{} is a folder with {found} of the {count} segments of this file", path.display())]
@@ -455,12 +458,19 @@ pub enum TorrentError {
 }
 
 /// Returns what became of those who were asked for the description of a torrent.
-fn asked(last: Option<&PeerError>, silent: &[String]) -> String {
-    let last = last.map(|it| format!("; the last one: {it}")).unwrap_or_default();
-    match silent {
-        [] => last,
-        silent => format!("{last}; no answer came from {}", silent.join(", ")),
+fn asked(
+    last: Option<&PeerError>,
+    silent: &[String],
+    failed: &[(String, AnnounceError)],
+) -> String {
+    let mut text = last.map(|it| format!("; the last one: {it}")).unwrap_or_default();
+    if !silent.is_empty() {
+        text.push_str(&format!("; no answer came from {}", silent.join(", ")));
     }
+    for (tracker, error) in failed {
+        text.push_str(&format!("; {tracker}: {error}"));
+    }
+    text
 }
 
 /// Returns these names, of `count` altogether, as a list.

@@ -77,6 +77,9 @@ pub trait Service: Send + Sync + 'static {
         2
     }
 
+    /// Clients see this certificate from now on; `None` without TLS.
+    fn shown_as(&self, _identity: Option<&Identity>) {}
+
     /// Gives up what nobody uses any more. Called every now and then.
     fn tidy(&self) {}
 
@@ -159,6 +162,7 @@ pub struct Server {
 /// Changes the certificate of a server that runs.
 #[derive(Clone)]
 pub struct Renewal {
+    service: Arc<dyn Service>,
     acceptor: watch::Sender<Option<Acceptors>>,
     speaks: Speaks,
 }
@@ -201,6 +205,7 @@ impl Renewal {
         let identity = tls.identity()?;
         let acceptor = acceptor(identity.as_ref(), self.speaks)?;
         self.acceptor.send_replace(acceptor);
+        self.service.shown_as(identity.as_ref());
         Ok(identity)
     }
 }
@@ -237,6 +242,7 @@ impl Server {
         Box::pin(async move {
             let Listening { at, tls, max_connections, congestion } = listening;
             let identity = tls.identity()?;
+            service.shown_as(identity.as_ref());
             let speaks = if service.speaks_http2() { Speaks::All } else { Speaks::OneOnly };
             let (acceptor, _) = watch::channel(acceptor(identity.as_ref(), speaks)?);
             let mut listeners = Vec::new();
@@ -288,7 +294,8 @@ impl Server {
 
     /// What changes its certificate while it runs.
     pub fn renewal(&self) -> Renewal {
-        Renewal { acceptor: self.acceptor.clone(), speaks: self.speaks }
+        let (service, acceptor) = (Arc::clone(&self.service), self.acceptor.clone());
+        Renewal { service, acceptor, speaks: self.speaks }
     }
 
     /// Answers until `stop` resolves; then what is under way may end within `grace`: answers, and

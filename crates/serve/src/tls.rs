@@ -173,6 +173,11 @@ impl Identity {
         Hasher::digest(Algorithm::Sha256, &self.certificates[0])
     }
 
+    /// Returns the fingerprint if no other certificate vouches for it: clients need it to trust the server.
+    pub(crate) fn fingerprint_alone(&self) -> Option<Digest> {
+        (self.certificates.len() == 1).then(|| self.fingerprint())
+    }
+
     pub(crate) fn config(&self, speaks: Speaks) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))

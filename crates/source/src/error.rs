@@ -206,14 +206,17 @@ pub enum LaneError {
         /// How long we waited.
         after: Duration,
     },
-    /// An address that something from the network named, and that the user did not allow.
-    #[error(
-        "refused to contact {address}: it is not a public address, and neither the user of this machine \
-         named it nor does its owner permit it"
-    )]
+    /// An address that is not public, and that may not be contacted.
+    #[error("refused to contact {address}, which is not a public address: {}", match is_by_rule {
+        true => "the owner of this machine does not permit it",
+        false => "not you but another machine named it; to permit it, give an address of its network yourself",
+    })]
     RefusedAddress {
         /// The address.
         address: IpAddr,
+        /// Whether this machine has a list of what may be contacted for others. Otherwise something from the
+        /// network named it, and the user named nothing there.
+        is_by_rule: bool,
     },
     /// A document that should be small is not.
     #[error("the document is larger than {limit_bytes} bytes")]

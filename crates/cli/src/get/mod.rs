@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use crate::args::Get;
 use crate::cluster;
+use crate::cp::args::Cp;
 use crate::exit::{Exit, fail};
 use crate::failure::Failure;
+use crate::link;
 use crate::net::shown_text;
 use crate::progress::look::show_details;
 use crate::progress::{Mode, Progress};
@@ -82,6 +84,32 @@ pub async fn run(get: Get) -> Result<Exit, Failure> {
     };
     let (page, is_quiet) = (get.transfer.report.as_deref(), get.transfer.is_quiet());
     Ok(report::write(page, is_quiet, screen.recording(), exit))
+}
+
+/// Whether the command names links to folders alone, and no option that only a file has: such links are
+/// copied, as 'swath serve' prints one link for files and folders.
+pub fn leads_to_folder(get: &Get) -> bool {
+    let is_of_file = get.latest.is_some()
+        || get.checksums.is_some()
+        || get.output.as_deref().is_some_and(|path| is_standard(path) || path.to_str().is_none())
+        || get.dir.as_deref().is_some_and(|path| path.to_str().is_none())
+        || !(get.digest.is_empty() && get.select.is_empty());
+    let mut sources = get.sources.iter();
+    !is_of_file && !get.sources.is_empty() && sources.all(|it| link::folder_name(it).is_some())
+}
+
+/// Returns the command that copies the folder.
+pub fn of_folder(get: Get) -> Cp {
+    let Get { sources, output, dir, deadline, transfer, .. } = get;
+    let name = sources.first().and_then(|it| link::folder_name(it)).unwrap_or_default();
+    // With './' a colon in it does not make it another machine's.
+    let to = Path::new("./").join(dir.unwrap_or_default()).join(output.unwrap_or(name.into()));
+    let to = format!("{}/", to.display());
+    if !transfer.is_quiet() {
+        say::err(&format!("the link leads to a folder: copying it to {to}, as 'swath cp' does"));
+    }
+    let bare = Cp::bare(".".to_owned(), transfer);
+    Cp { places: sources.into_iter().chain([to]).collect(), deadline, ..bare }
 }
 
 /// Checks the options before anything is read or contacted.

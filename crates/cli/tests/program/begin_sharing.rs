@@ -25,6 +25,10 @@ fn what_serve_prints_on_a_terminal_copies_when_it_is_pasted() {
     let link = link.trim().trim_matches('\'');
     other.run(["cp", link, "./by-link/"]).code_is(0);
     assert_eq!(other.read("by-link/a.h5"), b"some bytes");
+    // What serve prints is a folder, and 'get' said that it has no name.
+    other.run(["get", link, "-d", "by-get"]).code_is(0).says(&["leads to a folder"]);
+    let host = link["swath://".len()..].rsplit_once("/#").unwrap().0.rsplit_once(':').unwrap().0;
+    assert_eq!(other.read(&format!("by-get/{host}/a.h5")), b"some bytes");
     let file = link.replacen("/#", "/a.h5#", 1);
     let report = other.path("report.html");
     let report = report.to_str().unwrap();

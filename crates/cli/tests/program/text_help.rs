@@ -205,7 +205,7 @@ fn a_wrong_command_line_says_what_is_wrong_and_ends_with_2() {
         (&["get", "--bogus"], "--bogus"),
         (
             &["get", "ftp://a.example/x"],
-            ": unsupported scheme ftp (supported: http, https, dav, davs, root, roots)",
+            ": unsupported scheme ftp (supported: http, https, dav, davs, root, roots, xroot, xroots, swath, file, magnet)",
         ),
         (&["get", "http://a.example/"], "-o FILE"),
         (&["get", "--json", "-o", "-", "http://a.example/x"], "standard output"),

@@ -352,7 +352,7 @@ impl CopyJob<'_> {
                         && let Some(Reason { why: first, .. }) = reasons.first_mut()
                         && *first != why
                     {
-                        let more = format!("nor of a plain one: {why}");
+                        let more = format!("and no listing of a web server was found: {why}");
                         *first = Why::And(Box::new(first.clone()), more);
                     }
                 }

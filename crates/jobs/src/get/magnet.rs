@@ -1,6 +1,6 @@
 //! The torrent of a magnet link: its description comes from a server that the link names, or from peers.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use swath_source::peer::{
     EncryptionPolicy, Identity, MetadataRequest, PeerError, Utp, fetch_metadata,
 };
 use swath_source::{Net, Trust};
-use swath_swarm::{Announced, tracker_name};
+use swath_swarm::{AnnounceError, Announced, tracker_name};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use url::Url;
@@ -112,6 +112,7 @@ async fn from_peers(
         observer: Arc::clone(get_job.job.observer),
         told: HashSet::new(),
         silent: BTreeSet::new(),
+        failed: BTreeMap::new(),
         tried: HashSet::new(),
         asked: JoinSet::new(),
         last: None,
@@ -145,8 +146,9 @@ async fn from_peers(
         // Peers come and go.
         if Instant::now() + ASK_AGAIN >= until {
             let silent = search.silent.iter().cloned().collect();
+            let failed = std::mem::take(&mut search.failed).into_iter().collect();
             search.leave(&trackers).await;
-            return Err(TorrentError::NoMetadata { last: search.last, silent });
+            return Err(TorrentError::NoMetadata { last: search.last, silent, failed });
         }
         sleep(ASK_AGAIN).await;
         search.tried.clear();
@@ -193,6 +195,8 @@ struct Search {
     told: HashSet<String>,
     /// Trackers that have not answered.
     silent: BTreeSet<String>,
+    /// Trackers that could not be asked the last time, or refused.
+    failed: BTreeMap<String, AnnounceError>,
     tried: HashSet<SocketAddr>,
     asked: JoinSet<Result<Metainfo, PeerError>>,
     /// The last error of a peer.
@@ -217,6 +221,7 @@ impl Search {
     ) -> Vec<SocketAddr> {
         let mut asked = JoinSet::new();
         self.silent.clear();
+        self.failed.clear();
         for (tracker, trust) in trackers.iter().take(TRACKERS_MAX) {
             let (tracker, trust) = (tracker.clone(), *trust);
             let (net, info_hash) = (self.net.clone(), self.info_hash);
@@ -248,8 +253,9 @@ impl Search {
         while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
             let Ok(announced) = answer else { continue };
             self.silent.remove(&announced.tracker);
-            if let Ok(answer) = &announced.outcome {
-                addresses.extend(answer.peers.iter().map(|peer| peer.address));
+            match &announced.outcome {
+                Ok(answer) => addresses.extend(answer.peers.iter().map(|peer| peer.address)),
+                Err(error) => _ = self.failed.insert(announced.tracker.clone(), error.clone()),
             }
             if event == Event::Started {
                 let note = tracker_note(announced, &mut self.told);

@@ -108,6 +108,22 @@ async fn a_link_with_the_torrent_beside_needs_no_peers() {
     place.holds_only("data.bin", &content);
 }
 
+/// The error said only that no peer had sent the description.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_tracker_of_a_link_is_named_with_its_error() {
+    let wanted: Metainfo = torrent(&Content::random(2, SIZE)).build().unwrap();
+    let gone = swath_netlab::reserve_port();
+    let tracker = format!("http://127.0.0.1:{}/announce", gone);
+    let link = format!("magnet:?xt=urn:btih:{}&tr={}", hash(&wanted), percent(&tracker));
+    let place = Place::new();
+    let ran = place.from(of(TorrentAt::Magnet(link))).timeout_s(1).run().await;
+    let told = ran.told();
+    let error = told.lines().last().unwrap();
+    let name = format!("127.0.0.1:{}", gone);
+    assert!(error.contains("no peer has sent the description") && error.contains(&name), "{told}");
+    assert!(error.contains("efused"), "{told}");
+}
+
 /// Names of Latin-1, as old programs wrote them, and a link that selects one file by its number.
 #[tokio::test(flavor = "multi_thread")]
 async fn odd_names_come_and_links_select() {

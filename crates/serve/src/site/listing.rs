@@ -8,6 +8,7 @@ use maud::{Markup, PreEscaped, html};
 use swath_formats::percent::encode;
 use swath_formats::{accept, http_date};
 use swath_model::counted;
+use swath_model::digest::Digest;
 use swath_model::index::Kind;
 use swath_model::path::is_treacherous;
 use swath_store::tree::Listed;
@@ -70,6 +71,8 @@ pub(super) struct ServerInfo {
     base: String,
     /// It asks for a token.
     asks: bool,
+    /// What its certificate is known by, where no authority vouches for it.
+    fingerprint: Option<Digest>,
 }
 
 impl ServerInfo {
@@ -78,6 +81,7 @@ impl ServerInfo {
             name: site.name.clone(),
             base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
             asks: !site.access.asks_for_nothing(),
+            fingerprint: site.fingerprint(),
         }
     }
 }
@@ -390,7 +394,8 @@ fn copy_box(address: &[u8], server: &ServerInfo) -> Markup {
     let path = address.split(|&byte| byte == b'/').map(encode).collect::<Vec<_>>().join("/");
     let slash = if path.is_empty() || path.ends_with('/') { "" } else { "/" };
     let token = if server.asks { " --token @FILE" } else { "" };
-    let command = format!("swath cp '{}/{path}{slash}' ./{name}/{token}", server.base);
+    let print = server.fingerprint.map(|it| format!(" --fingerprint {it}")).unwrap_or_default();
+    let command = format!("swath cp '{}/{path}{slash}' ./{name}/{print}{token}", server.base);
     let hint = if server.asks { " (FILE holds your token)" } else { "" };
     html! { p.copy { "Copy this folder" (hint) ": " code { (command) } } }
 }
@@ -400,6 +405,8 @@ const PART_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
+    use swath_model::digest::{Algorithm, Hasher};
+
     use super::*;
 
     #[test]
@@ -414,7 +421,8 @@ mod tests {
 
     #[test]
     fn what_copies_a_folder_can_be_pasted_whatever_its_name() {
-        let server = ServerInfo { name: "s".into(), base: "https://h:8470".into(), asks: false };
+        let (name, base) = ("s".into(), "https://h:8470".into());
+        let server = ServerInfo { name, base, asks: false, fingerprint: None };
         for (address, command) in [
             (&b""[..], "swath cp 'https://h:8470/' ./copy/"),
             (b"run7/", "swath cp 'https://h:8470/run7/' ./run7/"),
@@ -423,6 +431,9 @@ mod tests {
             let found = copy_box(address, &server).0;
             assert!(found.contains(&html! { (command) }.0), "{found}");
         }
-        assert!(copy_box(b"x/", &ServerInfo { asks: true, ..server }).0.contains("--token @FILE"));
+        let fingerprint = Some(Hasher::digest(Algorithm::Sha256, b"certificate"));
+        let found = copy_box(b"x/", &ServerInfo { asks: true, fingerprint, ..server }).0;
+        let options = format!("./x/ --fingerprint {} --token @FILE", fingerprint.unwrap());
+        assert!(found.contains(&options), "{found}");
     }
 }

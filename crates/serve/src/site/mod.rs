@@ -24,10 +24,11 @@ mod webdav;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use swath_model::Limiter;
+use swath_model::digest::Digest;
 use swath_store::tree::{Filter, Root, Single};
 use swath_store::{PastCache, Reads};
 use tokio::sync::watch;
@@ -40,6 +41,7 @@ use crate::http::{
 use crate::receive::{Orders, Receive};
 use crate::server::{Later, Life, Service, Traffic};
 use crate::third_party::ThirdParty;
+use crate::tls::Identity;
 
 pub use access::Access;
 use built_in::BuiltIn;
@@ -135,6 +137,8 @@ pub(crate) struct Site {
     /// `http` or `https`.
     scheme: &'static str,
     hosts: Option<Names>,
+    /// See [`Site::fingerprint`].
+    fingerprint: Mutex<Option<Digest>>,
     pub(crate) walks: Walks,
     memory: AnswerMemory,
     mount: Option<Arc<dyn Mount>>,
@@ -255,6 +259,7 @@ impl Site {
             name: options.name,
             scheme,
             hosts: options.hosts.map(Names::new),
+            fingerprint: Mutex::default(),
             walks: Walks::new(
                 options.idle_index_bytes,
                 crate::descriptors::limit(),
@@ -275,6 +280,11 @@ impl Site {
             log,
             life,
         })
+    }
+
+    /// What clients know the certificate by, where no authority vouches for it.
+    fn fingerprint(&self) -> Option<Digest> {
+        *self.fingerprint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves when no tree is under way any more.
@@ -453,6 +463,11 @@ impl Service for Site {
 
     fn finished(&self) -> Later<'_> {
         Box::pin(Site::finished(self))
+    }
+
+    fn shown_as(&self, identity: Option<&Identity>) {
+        let print = identity.and_then(Identity::fingerprint_alone);
+        *self.fingerprint.lock().unwrap_or_else(PoisonError::into_inner) = print;
     }
 
     fn tidy(&self) {

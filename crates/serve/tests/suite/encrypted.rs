@@ -104,6 +104,21 @@ async fn files_come_by_http1_encrypted() {
     }
 }
 
+/// What the page said to paste ended with an untrusted certificate.
+#[tokio::test]
+async fn a_page_names_the_certificate_that_no_authority_signed() {
+    let (_tree, server) = served();
+    let mut client = by_two(&server).await;
+    let (status, page) = get(&mut client, "/folder/", &[("authorization", &bearer())]).await;
+    let page = String::from_utf8(page).unwrap();
+    let options = format!(" --fingerprint {} --token @FILE", server.fingerprint.as_ref().unwrap());
+    assert!(status == 200 && page.contains(&options), "{page}");
+}
+
+fn bearer() -> String {
+    format!("Bearer {TOKEN}")
+}
+
 /// Thirty-two connections with unread answers took all descriptors of a server.
 #[tokio::test]
 async fn answers_that_nobody_takes_keep_nobody_else_waiting() {

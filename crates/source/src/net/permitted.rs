@@ -136,7 +136,9 @@ impl Net {
             let (near, far): (Vec<IpAddr>, Vec<IpAddr>) =
                 addresses.into_iter().partition(is_in_reach);
             return match far.first() {
-                Some(&address) if near.is_empty() => Err(LaneError::RefusedAddress { address }),
+                Some(&address) if near.is_empty() => {
+                    Err(LaneError::RefusedAddress { address, is_by_rule: true })
+                }
                 _ => Ok(near),
             };
         }
@@ -151,7 +153,9 @@ impl Net {
         let permitted: Vec<IpAddr> =
             addresses.into_iter().filter(|&address| surroundings.permits(address)).collect();
         match refused {
-            Some(address) if permitted.is_empty() => Err(LaneError::RefusedAddress { address }),
+            Some(address) if permitted.is_empty() => {
+                Err(LaneError::RefusedAddress { address, is_by_rule: false })
+            }
             _ => Ok(permitted),
         }
     }
