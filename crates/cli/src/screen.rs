@@ -111,7 +111,7 @@ impl JobObserver for JobScreen {
             JobEvent::CopyStarted { is_single } => {
                 shown.content = if is_single { Content::File } else { Content::Tree };
             }
-            JobEvent::Planned { bytes, path, further_of } => {
+            JobEvent::Planned { bytes, path, further_of, .. } => {
                 if let Some(plan) = &self.plan {
                     plan.tell(bytes, &path, further_of.as_deref());
                 }

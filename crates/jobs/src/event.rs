@@ -37,6 +37,8 @@ pub enum JobEvent {
         bytes: Option<u64>,
         /// The path below the destination, as bytes.
         path: Vec<u8>,
+        /// Whether it is a folder that would be made.
+        is_folder: bool,
         /// The path that this is another hard link to.
         further_of: Option<Vec<u8>>,
     },

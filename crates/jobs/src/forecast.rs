@@ -243,7 +243,7 @@ impl Totals {
 impl JobObserver for Totals {
     fn observe(&self, event: JobEvent) {
         match event {
-            JobEvent::Planned { bytes: Some(bytes), path, further_of: None } => {
+            JobEvent::Planned { bytes: Some(bytes), path, is_folder: false, further_of: None } => {
                 let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
                 planned.files += 1;
                 planned.bytes = planned.bytes.saturating_add(bytes);

@@ -86,7 +86,7 @@ impl Measured {
     /// Whether it took no longer than some round trips to the farthest source.
     fn is_of_round_trips(&self) -> bool {
         let farthest_s = self.sources.iter().filter_map(|it| it.rtt_s).max_by(f64::total_cmp);
-        farthest_s.is_none_or(|rtt_s| self.fetch_s < ROUND_TRIPS * rtt_s)
+        farthest_s.is_none_or(|rtt_s| rtt_s >= NEAR_S && self.fetch_s < ROUND_TRIPS * rtt_s)
     }
 }
 
@@ -96,6 +96,8 @@ const NEAR: f64 = 0.85;
 const FULL: f64 = 0.75;
 /// A transfer that connections spent coming up to speed has at most so many.
 const ROUND_TRIPS: f64 = 30.0;
+/// Shorter round trips, within a building, hold nothing up that a person could wait for.
+const NEAR_S: f64 = 1e-3;
 /// Time that connections need to come up to speed, in seconds.
 const SHORT_S: f64 = 2.0;
 
@@ -179,6 +181,16 @@ mod tests {
                 Measured {
                     efficiency: None,
                     fetch_s: 1.0,
+                    sources: vec![Used { rtt_s: Some(0.000_02), ..used("a") }],
+                    ..usual()
+                },
+                "",
+            ),
+            // The same, and it was over within a few of them.
+            (
+                Measured {
+                    efficiency: None,
+                    fetch_s: 0.000_3,
                     sources: vec![Used { rtt_s: Some(0.000_02), ..used("a") }],
                     ..usual()
                 },

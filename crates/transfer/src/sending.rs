@@ -141,7 +141,7 @@ pub enum Line {
     /// Something happened.
     Event(Box<Event>),
     /// In a dry run, an entry that would be copied (with its bytes) or removed; and, for a hard
-    /// link, its file.
+    /// link, its file. The path of a folder that would be made ends in `/`.
     Change(
         Option<u64>,
         String,
@@ -260,6 +260,13 @@ impl Line {
     /// Returns the line as JSON, without its end.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Returns an entry that would be copied as a line.
+    pub fn copy(bytes: u64, path: &[u8], is_folder: bool, further_of: Option<&[u8]>) -> Line {
+        let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let slash = if is_folder { "/" } else { "" };
+        Line::Change(Some(bytes), text(path) + slash, further_of.map(text))
     }
 
     /// Returns an event as a line.

@@ -23,6 +23,9 @@ pub(super) struct Forecast {
 impl Forecast {
     /// Adds that `done` units of work were done at `at_s`.
     pub(super) fn add(&mut self, at_s: f64, done: f64) {
+        if self.points.is_empty() && at_s > 0.0 {
+            self.points.push_back((0.0, 0.0));
+        }
         let step_s = WINDOW_S / POINTS_MAX as f64;
         if self.points.back().is_some_and(|(t, _)| at_s - t < step_s) && self.points.len() > 1 {
             self.points.pop_back();
@@ -34,10 +37,12 @@ impl Forecast {
         }
     }
 
-    /// Returns the units per second in the last `seconds`.
+    /// Returns the units per second in the last `seconds`, or since the point before if that is longer.
     pub(super) fn rate_over(&self, seconds: f64) -> f64 {
         let Some(&(now, done)) = self.points.back() else { return 0.0 };
-        let from = self.points.iter().find(|(t, _)| now - t <= seconds).or(self.points.front());
+        let within = self.points.iter().find(|(t, _)| *t < now && now - t <= seconds);
+        let before = self.points.len().checked_sub(2).map(|at| &self.points[at]);
+        let from = within.or(before);
         match from {
             Some(&(t, before)) if now > t => (done - before).max(0.0) / (now - t),
             _ => 0.0,
@@ -83,6 +88,16 @@ mod tests {
                 && eta.likely_s < eta.high_s,
             "{eta:?}"
         );
+    }
+
+    /// The first line of a list said 0 B/s, and so did those that came more than a window apart.
+    #[test]
+    fn each_point_has_a_rate() {
+        let mut forecast = Forecast::default();
+        for at_s in [1.0, 2.6, 12.6] {
+            forecast.add(at_s, at_s * 10.0);
+            assert!((forecast.rate_over(8.0) - 10.0).abs() < 1e-9, "at {at_s} s");
+        }
     }
 
     #[test]

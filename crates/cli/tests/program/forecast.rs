@@ -86,6 +86,10 @@ fn copies_are_planned_and_lists_are_asked_for() {
     }
     let told = forecast(&home, &["cp", "tree/", "copy/"]);
     assert_eq!((&told["bytes"], &told["files"]), (&30.into(), &3.into()));
+    // Folders are no files.
+    home.write("deep/er/a", "0123456789");
+    let told = forecast(&home, &["cp", "deep/", "copy/"]);
+    assert_eq!((&told["bytes"], &told["files"]), (&10.into(), &1.into()));
     let told = forecast(&home, &["cp", "tree/a", "copy/"]);
     assert_eq!((&told["bytes"], &told["files"]), (&10.into(), &1.into()));
     assert!(!home.path("copy").exists());

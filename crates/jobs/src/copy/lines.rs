@@ -63,5 +63,7 @@ impl Lines {
 /// Returns the event of a change that a server plans.
 pub fn planned(bytes: Option<u64>, path: String, further_of: Option<String>) -> JobEvent {
     let further_of = further_of.map(String::into_bytes);
-    JobEvent::Planned { bytes, path: path.into_bytes(), further_of }
+    let folder = bytes.and_then(|_| path.strip_suffix('/'));
+    let (is_folder, path) = (folder.is_some(), folder.unwrap_or(&path).as_bytes().to_vec());
+    JobEvent::Planned { bytes, path, is_folder, further_of }
 }

@@ -455,12 +455,15 @@ impl CopyJob<'_> {
     fn planned(&self) -> impl FnMut(Change, &[u8]) + Send + 'static {
         let (observer, deletes) = (Arc::clone(self.job.observer), self.copy.delete);
         move |change: Change, path: &[u8]| {
-            let (bytes, further_of) = match change {
-                Change::Copy { bytes, further_of } => (Some(bytes), further_of),
-                Change::Surplus | Change::InTheWay if deletes => (None, None),
+            let (bytes, is_folder, further_of) = match change {
+                Change::Copy { bytes, is_folder, further_of } => {
+                    (Some(bytes), is_folder, further_of)
+                }
+                Change::Surplus | Change::InTheWay if deletes => (None, false, None),
                 Change::Surplus | Change::InTheWay => return,
             };
-            observer.observe(JobEvent::Planned { bytes, path: path.to_owned(), further_of });
+            let path = path.to_owned();
+            observer.observe(JobEvent::Planned { bytes, path, is_folder, further_of });
         }
     }
 

@@ -74,8 +74,8 @@ async fn receive(engine: Engine, order: Order) {
         let take = move |change: Change, path: &[u8]| {
             let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
             let line = match change {
-                Change::Copy { bytes, further_of } => {
-                    Line::Change(Some(bytes), text(path), further_of.as_deref().map(text))
+                Change::Copy { bytes, is_folder, further_of } => {
+                    Line::copy(bytes, path, is_folder, further_of.as_deref())
                 }
                 Change::Surplus | Change::InTheWay if deletes => {
                     Line::Change(None, text(path), None)

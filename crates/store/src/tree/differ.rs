@@ -21,6 +21,8 @@ pub enum Change {
     Copy {
         /// Bytes it will take: the size of a file, or 0 for hard links and other entries.
         bytes: u64,
+        /// Whether it is a folder.
+        is_folder: bool,
         /// If it is another hard link to a file, the path of that file.
         further_of: Option<Vec<u8>>,
     },
@@ -87,7 +89,7 @@ pub fn differences(
                         Kind::HardLink(of) => further(index, *of, links),
                         _ => (0, None),
                     };
-                    take(Change::Copy { bytes, further_of }, item.path);
+                    take(Change::Copy { bytes, is_folder, further_of }, item.path);
                 }
             }
         }

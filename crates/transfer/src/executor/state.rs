@@ -245,6 +245,12 @@ impl<'a> Run<'a> {
     pub fn close_swath(&mut self, id: SwathId, outcome: Outcome) {
         let Some(swath) = self.lanes.swaths.remove(&id) else { return };
         self.look_at_tail(&swath);
+        if outcome == Outcome::Failed {
+            let is_busy = self.lanes.swaths.values().any(|other| other.source == swath.source);
+            if let Some(entry) = self.sources.get_mut(swath.source) {
+                entry.figures.failed(is_busy);
+            }
+        }
         let ended_at_s = self.at_s();
         let outcome = match swath.outcome.unwrap_or(outcome) {
             // Bytes fetched for a comparison do not go into the file.

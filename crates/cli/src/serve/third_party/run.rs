@@ -217,9 +217,11 @@ impl JobObserver for Recorder {
                 let at_s = self.began.elapsed().as_secs_f64();
                 (Keep::Last, Line::event(&Event::note(at_s, text, true)))
             }
-            JobEvent::Planned { bytes, path, further_of } => {
-                let text = |path: Vec<u8>| String::from_utf8_lossy(&path).into_owned();
-                let change = Line::Change(bytes, text(path), further_of.map(text));
+            JobEvent::Planned { bytes, path, is_folder, further_of } => {
+                let change = match bytes {
+                    Some(bytes) => Line::copy(bytes, &path, is_folder, further_of.as_deref()),
+                    None => Line::Change(None, String::from_utf8_lossy(&path).into_owned(), None),
+                };
                 (Keep::Last, change.to_json())
             }
             _ => return,

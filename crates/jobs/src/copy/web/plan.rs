@@ -30,6 +30,7 @@ pub async fn tell(
         Ok(Ok(Some(planned))) => job.observer.observe(JobEvent::Planned {
             bytes: Some(planned.size_bytes.unwrap_or(0)),
             path: planned.name.into_bytes(),
+            is_folder: false,
             further_of: None,
         }),
         Ok(Err(Refused { name, error })) => {

@@ -77,6 +77,11 @@ impl Figures {
         }
     }
 
+    /// Notes that a request came to nothing: the source was busy as long as anything came.
+    pub fn failed(&mut self, still_busy: bool) {
+        self.answered(self.last_heard, still_busy);
+    }
+
     pub fn heard(&mut self, now: Time) {
         self.last_heard = now;
     }
@@ -109,6 +114,11 @@ impl Figures {
         if now.secs_since(from) >= 0.5 * SHOWN_S {
             self.best_shown = self.best_shown.max(self.shown_rate(now).unwrap_or(0.0));
         }
+    }
+
+    /// Notes that nothing comes from it any more: what came before is not its rate now.
+    fn stop_showing(&mut self) {
+        self.shown.clear();
     }
 
     /// Returns whether it brings much less than before.
@@ -160,6 +170,11 @@ impl Run<'_> {
             entry.figures.show(now, body_bytes);
         }
         self.follow_states();
+        for (at, entry) in self.sources.iter_mut().enumerate() {
+            if lanes[at] == 0 && (entry.failures > 0 || entry.state == SourceState::Bad) {
+                entry.figures.stop_showing();
+            }
+        }
         let total: u64 = self.sources.iter().map(|entry| entry.figures.bytes).sum();
         let mut rate = 0.0;
         let sources: Vec<SourceSnapshot> = self
@@ -169,7 +184,12 @@ impl Run<'_> {
             .map(|(at, entry)| {
                 let view = self.planner.source(SourceId(at as u32));
                 let now_rate = view.as_ref().map_or(0.0, |view| view.rate_bytes_per_s);
-                let own = entry.figures.shown_rate(now).unwrap_or(now_rate);
+                let is_over = lanes[at] == 0 && entry.figures.shown.is_empty();
+                let own = match entry.figures.shown_rate(now) {
+                    _ if is_over => 0.0,
+                    Some(rate) => rate,
+                    None => now_rate,
+                };
                 rate += own;
                 SourceSnapshot {
                     source: at as u32,
@@ -348,6 +368,7 @@ impl Run<'_> {
             efficiency,
             verified: self.verified(),
             verified_by: self.verified_by(),
+            digest_from: self.digest_from(),
             proved: self.verified() != Verified::None,
             limited_by,
             digest: self.integrity.digest,
@@ -368,7 +389,6 @@ impl Run<'_> {
         {
             return words;
         }
-            digest_from: self.digest_from(),
         if self.takes_relays_word() {
             return "relays brought blocks and checksums and could have changed both".to_owned();
         }
@@ -391,6 +411,21 @@ impl Run<'_> {
         words
     }
 
+    /// Returns who named the digests, if any prove the file.
+    pub(crate) fn digest_from(&self) -> Option<DigestFrom> {
+        let is_proved = matches!(self.verified(), Verified::Digest | Verified::Pieces);
+        is_proved.then_some(match self.request.digests.is_empty() {
+            false => DigestFrom::User,
+            true if self.integrity.digests_offered => DigestFrom::Server,
+            true => self.request.told_by,
+        })
+    }
+
+    /// Describes the proof as it is now.
+    pub(crate) fn describe_proof(&mut self) {
+        self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
+    }
+
     /// Returns what verified the data, as a type.
     pub(crate) fn verified(&self) -> Verified {
         match self.dataset {
@@ -411,21 +446,6 @@ impl Run<'_> {
             elapsed_s,
             rate_limit: self.engine.limit_bytes_per_s,
             disk_s: disk
-    /// Returns who named the digests, if any prove the file.
-    pub(crate) fn digest_from(&self) -> Option<DigestFrom> {
-        let is_proved = matches!(self.verified(), Verified::Digest | Verified::Pieces);
-        is_proved.then_some(match self.request.digests.is_empty() {
-            false => DigestFrom::User,
-            true if self.integrity.digests_offered => DigestFrom::Server,
-            true => self.request.told_by,
-        })
-    }
-
-    /// Describes the proof as it is now.
-    pub(crate) fn describe_proof(&mut self) {
-        self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
-    }
-
                 .saturated
                 .saturating_sub(self.telemetry.disk_began.saturated)
                 .as_secs_f64(),
@@ -490,3 +510,28 @@ const SHOWN_MIN_S: f64 = 0.5;
 const WAITS_S: f64 = 1.5;
 /// In the last seconds unneeded lanes close, so a low rate does not make a source slow.
 const ENDING_S: f64 = 3.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source that fell silent and died kept its rate for three seconds, and its mean rate counted the
+    /// silence.
+    #[test]
+    fn a_dead_source_is_not_busy_and_shows_no_rate() {
+        let at = |seconds: f64| Time::ZERO.plus_secs(seconds);
+        let mut figures = Figures { bytes: 1_000, ..Figures::default() };
+        figures.asked(at(0.0));
+        figures.heard(at(2.0));
+        (0..10).for_each(|tenth| figures.show(at(f64::from(tenth) / 5.0), 1_000));
+        figures.failed(false);
+        assert!((figures.mean_rate(at(20.0)) - 500.0).abs() < 1e-6);
+        assert!(figures.shown_rate(at(2.0)).is_some());
+        figures.stop_showing();
+        assert_eq!(figures.shown_rate(at(2.0)), None);
+        // A request that was never answered costs no time.
+        figures.asked(at(21.0));
+        figures.failed(false);
+        assert!((figures.mean_rate(at(40.0)) - 500.0).abs() < 1e-6);
+    }
+}
