@@ -9,6 +9,7 @@ use swath_source::Token;
 use swath_state::{Location, State};
 use swath_transfer::RelayAccess;
 
+use crate::config::settings::SettingValue;
 use crate::config::{self, Config, ConfigError, ConfigProblem, Relay, RouteOption};
 use crate::exit::Exit;
 use crate::exposed;
@@ -86,25 +87,13 @@ impl RouteArgs {
     /// Returns the routes of a job, and opens the state in its environment.
     pub fn spec(&self, environment: &mut Environment) -> Result<Routes, Failure> {
         let config = self.which.configured()?;
-        let none = |word: &'static str| match config.route_at.clone() {
-            Some(at) => Err(blame(Some(at), ConfigProblem::Needs(word))),
-            None => {
-                let text = format!("--route {word} needs a relay: add --relay URL");
-                Err(Failure::usage(text))
+        let choice = choice(&config).map_err(|wrong| match (config.route_at.clone(), wrong) {
+            (None, ConfigProblem::Needs(word)) => {
+                Failure::usage(format!("--route {word} needs a relay: add --relay URL"))
             }
-        };
-        let choice = match config.route.clone().unwrap_or_default() {
-            RouteOption::Auto => RouteChoice::Auto,
-            RouteOption::Direct => RouteChoice::Direct,
-            RouteOption::Widest if config.relays.is_empty() => return none("widest"),
-            RouteOption::Multi if config.relays.is_empty() => return none("multi"),
-            RouteOption::Widest => RouteChoice::Widest,
-            RouteOption::Multi => RouteChoice::Multi,
-            RouteOption::Over(_) => {
-                let places = config.relays_of_the_route();
-                RouteChoice::Over(places.map_err(|wrong| Failure::usage(wrong.to_string()))?)
-            }
-        };
+            (at, wrong @ ConfigProblem::Needs(_)) => blame(at, wrong),
+            (_, wrong) => Failure::usage(wrong.to_string()),
+        })?;
         if !config.relays.is_empty() && choice != RouteChoice::Direct {
             environment.state = remembered();
         }
@@ -115,6 +104,39 @@ impl RouteArgs {
         });
         Ok(Routes { relays: relays.collect(), choice, end_to_end: self.end_to_end })
     }
+}
+
+/// Returns which routes a configuration chooses.
+fn choice(config: &Config) -> Result<RouteChoice, ConfigProblem> {
+    Ok(match config.route.clone().unwrap_or_default() {
+        RouteOption::Auto => RouteChoice::Auto,
+        RouteOption::Direct => RouteChoice::Direct,
+        RouteOption::Widest if config.relays.is_empty() => {
+            return Err(ConfigProblem::Needs("widest"));
+        }
+        RouteOption::Multi if config.relays.is_empty() => {
+            return Err(ConfigProblem::Needs("multi"));
+        }
+        RouteOption::Widest => RouteChoice::Widest,
+        RouteOption::Multi => RouteChoice::Multi,
+        RouteOption::Over(_) => RouteChoice::Over(config.relays_of_the_route()?),
+    })
+}
+
+/// Returns why the route of a file and of these settings of the environment cannot be used, if so.
+pub fn fault(file: &Config, set: &[SettingValue]) -> Option<String> {
+    let values =
+        |name| set.iter().filter(move |it| it.setting.name == name).flat_map(|it| &it.values);
+    let args = RelayArgs {
+        relay: values("relay").filter_map(|text| config::relay(text).ok()).collect(),
+        route: values("route").find_map(|text| config::route(text).ok()),
+    };
+    let route_at = file.route_at.clone().filter(|_| args.route.is_none());
+    let wrong = args.over(file.clone()).and_then(|config| choice(&config)).err()?;
+    Some(match route_at {
+        Some((path, line)) => ConfigError::At { path, line, wrong }.to_string(),
+        None => format!("SWATH_ROUTE: {wrong}"),
+    })
 }
 
 /// Returns the failure of a route, with the place where it was set.

@@ -54,19 +54,36 @@ fn of_command(name: &str) -> Option<String> {
             ));
         }
         // The library does not find swapped letters.
-        name => COMMANDS.into_iter().find(|command| is_swapped(name, command))?,
+        name => nearest(name, COMMANDS.into_iter())?,
     };
     Some(format!("did you mean 'swath {meant}'?"))
 }
 
-/// Whether both differ only in two swapped neighbouring letters.
-fn is_swapped(name: &str, command: &str) -> bool {
-    let (name, command) = (name.as_bytes(), command.as_bytes());
-    let Some(at) = name.iter().zip(command).position(|(a, b)| a != b) else { return false };
-    name.len() == command.len()
-        && name.get(at + 1) == command.get(at)
-        && name.get(at) == command.get(at + 1)
-        && name[at + 1..].iter().skip(1).eq(command[at + 1..].iter().skip(1))
+/// Returns the known name that was probably meant: the one with the fewest slips, at most one in four letters.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let with_slips = known.map(|it| (slips(name.as_bytes(), it.as_bytes()), it));
+    let (slips, found) = with_slips.min_by_key(|(slips, _)| *slips)?;
+    (slips <= found.len().div_ceil(4)).then_some(found)
+}
+
+/// Counts the letters to insert, remove, change or swap with their neighbour.
+fn slips(one: &[u8], other: &[u8]) -> usize {
+    // The last three rows of the table: how far the first letters of both are apart.
+    let (mut before, mut above) = (Vec::new(), (0..=other.len()).collect::<Vec<_>>());
+    for (at, a) in one.iter().enumerate() {
+        let mut row = vec![at + 1];
+        for (to, b) in other.iter().enumerate() {
+            let changed: usize = above[to] + usize::from(a != b);
+            let mut least = changed.min(above[to + 1] + 1).min(row[to] + 1);
+            if at > 0 && to > 0 && one[at - 1] == *b && *a == other[to - 1] {
+                let swapped: &Vec<usize> = &before;
+                least = least.min(swapped[to - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[other.len()]
 }
 
 /// The commands to suggest.
@@ -117,3 +134,24 @@ const HIDDEN: &[&str] = &[
     "--file-name",
     "--force-terminal",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_seen_and_another_word_is_not() {
+        let known = ["relays", "route", "limit-rate", "io", "get", "du"];
+        for (typed, meant) in [
+            ("relay", Some("relays")),
+            ("roote", Some("route")),
+            ("limt-rtae", Some("limit-rate")),
+            ("gte", Some("get")),
+            ("ud", Some("du")),
+            ("memory", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(typed, known.into_iter()), meant, "{typed}");
+        }
+    }
+}

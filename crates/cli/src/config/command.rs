@@ -95,7 +95,7 @@ fn check(file: Option<&Path>) -> Exit {
         Ok(loaded) => loaded,
         Err(error) => return fail(Exit::Input, &error.to_string()),
     };
-    let mut faults = Vec::new();
+    let mut faults: Vec<String> = relays::fault(&config, &set).into_iter().collect();
     for relay in &config.relays {
         faults.extend(relays::access(relay.clone()).err().map(|why| why.to_string()));
     }

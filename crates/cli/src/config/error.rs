@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::usage::nearest;
+
 /// Why the configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -44,7 +46,7 @@ pub enum ConfigProblem {
     #[error("invalid TOML: {0}")]
     Syntax(String),
     /// Unknown key.
-    #[error("unknown key '{key}'{place}; known keys: {known}", known = .known.join(", "))]
+    #[error("unknown key '{key}'{place}{}; known keys: {known}", guess(key, .known), known = .known.join(", "))]
     Key {
         /// The key.
         key: String,
@@ -167,6 +169,14 @@ pub enum RelayFault {
     /// It has a query or a fragment.
     #[error("nothing is allowed after '{0}'")]
     Behind(char),
+}
+
+/// Suggests the key that was probably meant.
+fn guess(key: &str, known: &[&'static str]) -> String {
+    let meant = key.to_ascii_lowercase().replace('_', "-");
+    let begins = || known.iter().copied().find(|known| known.starts_with(&meant));
+    let found = nearest(&meant, known.iter().copied()).or_else(begins);
+    found.map_or(String::new(), |found| format!(" (did you mean '{found}'?)"))
 }
 
 fn list(names: &[String]) -> String {

@@ -209,9 +209,11 @@ mod tests {
             (
                 "relay = []",
                 1,
-                "unknown key 'relay'; known keys: ca, checksums, connections, dir, hosts, io",
+                "unknown key 'relay' (did you mean 'relays'?); known keys: ca, checksums, connections",
             ),
-            ("\n\nroutes = \"auto\"", 3, "unknown key 'routes'"),
+            ("\n\nroutes = \"auto\"", 3, "unknown key 'routes' (did you mean 'route'?)"),
+            ("limit_rate = 5", 1, "did you mean 'limit-rate'?"),
+            ("whatever = 5", 1, "unknown key 'whatever'; known keys"),
             ("[relays]\nurl = \"https://r\"", 1, "'relays' must be a list, not a table"),
             ("relays = \"https://r\"", 1, "must be a list, not a text"),
             ("relays = [\n 5 ]", 2, "must be a list of texts or tables, not a number"),

@@ -36,7 +36,7 @@ fn what_was_meant_is_said_and_no_hidden_option_is_offered() {
     home.write("folder/a", b"x");
     for (args, words) in [
         (&["gte", "http://h/f"][..], "did you mean 'swath get'?"),
-        (&["verfy", "f"], "'verify'"),
+        (&["verfy", "f"], "did you mean 'swath verify'?"),
         (&["download", "http://h/f"], "did you mean 'swath get'?"),
         (&["http://u:secret@h/f?key=secret"], "'swath get http://h/f'"),
         (&["get", "--checksum", "sha-256:00", "http://h/f"], "--digest ALGORITHM:HEX"),

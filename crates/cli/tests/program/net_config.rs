@@ -145,13 +145,19 @@ fn what_is_set_can_be_shown_and_checked() {
             "[hosts.\"a/b\"]",
             "line 1: 'a/b' is not a host: use HOST, HOST:PORT or *.DOMAIN, optionally after http:// or https://",
         ),
-        ("[hosts.a]\ntoken = \"x\"", "line 2: unknown key 'token' of a host"),
+        (
+            "[hosts.a]\ntoken = \"x\"",
+            "line 2: unknown key 'token' of a host (did you mean 'token-file'?)",
+        ),
         ("[hosts.a]\nconnections = 0", "'connections': must be a number from 1 to 256"),
         (
             "[hosts.a]\nproxy = \"ftp://u:secret@p\"",
             "'proxy' of this host must be an address such as http://proxy.example:3128, or 'direct'",
         ),
         ("[hosts.a]\n[hosts.A]", "duplicate host A"),
+        // Both were called valid.
+        ("\nroute = \"widest\"", "line 2: the route 'widest' needs relays"),
+        ("route = \"r1,r2\"", "the route contains 'r1', which is not among the relays (none)"),
         ("[hosts.a]\ntoken-file = \"none\"", "cannot read the token"),
         ("[hosts.a]\nca = \"none\"", "cannot read the certificates"),
         ("[hosts.a]\ncert = \"none\"", "cannot use the client certificate: "),
