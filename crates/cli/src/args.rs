@@ -79,9 +79,9 @@ pub enum Command {
     Publish(Box<Publish>),
     /// Make or show the keys that sign publications
     Keys(Keys),
-    /// List a folder on a swath server or on a host reached by ssh
+    /// List a folder on a server or on a host reached by ssh
     Ls(Box<Ls>),
-    /// Show the size of a folder on a swath server or on a host reached by ssh
+    /// Show the size of a folder on a server or on a host reached by ssh
     Du(Box<Du>),
     /// Show what each replica offers
     Probe(Probe),

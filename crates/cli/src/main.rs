@@ -13,6 +13,7 @@ mod follow;
 mod forecast;
 mod generate;
 mod get;
+mod help;
 mod hints;
 mod history;
 mod identity;
@@ -53,7 +54,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use args::{Cli, Command};
 use config::settings::{self, Applying};
@@ -68,7 +69,8 @@ use trust::TrustPrompt;
 fn main() -> ExitCode {
     nss::without_modules();
     signals::ignore_size_limit();
-    let cli = match Cli::try_parse() {
+    let parsed = help::grouped(Cli::command()).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             let error = usage::explain(error);
