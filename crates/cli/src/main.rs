@@ -144,7 +144,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         }
         Command::Du(mut du) => {
             link::take_apart([&mut du.place], &mut du.net)?;
-            let prompt = TrustPrompt::of([&du.place], &du.net, false);
+            let prompt = TrustPrompt::of([&du.place], &du.net, du.json);
             prompt.settle(with_runtime(|| list::du(*du)))
         }
         Command::Cp(mut cp) => {

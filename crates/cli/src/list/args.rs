@@ -8,7 +8,7 @@ use crate::args::{Net, Ssh};
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct Ls {
-    /// Folder or file on a swath server (URL), or host:path for ssh
+    /// Folder or file on a server (URL), or host:path for ssh
     #[arg(value_name = "PLACE", value_hint = ValueHint::Url)]
     pub place: String,
     /// Also show mode, size and modification time (UTC)
@@ -38,7 +38,7 @@ pub struct Ls {
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct Du {
-    /// Folder or file on a swath server (URL), or host:path for ssh
+    /// Folder or file on a server (URL), or host:path for ssh
     #[arg(value_name = "PLACE", value_hint = ValueHint::Url)]
     pub place: String,
     /// Print readable sizes (always on)
@@ -47,6 +47,9 @@ pub struct Du {
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     pub help: Option<bool>,
+    /// Print JSON, one object per line; the last one has the sums
+    #[arg(long)]
+    pub json: bool,
     /// How ssh is run
     #[command(flatten)]
     pub ssh: Ssh,

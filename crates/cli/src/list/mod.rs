@@ -3,13 +3,15 @@
 pub mod args;
 
 mod remote;
+mod web;
 
 use crate::failure::Failure;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 use swath_model::path::visible;
 
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use swath_formats::{http_date, percent};
 use swath_model::index::{Index, Item, Kind, Mtime};
@@ -46,10 +48,18 @@ struct Line {
     mtime: Option<Box<RawValue>>,
 }
 
+impl Line {
+    /// Returns the line of an entry of which nothing else is known.
+    fn of(name: String, kind: &str, size: Option<u64>) -> Line {
+        let (address, target, same_as, mode, mtime) = Default::default();
+        Line { name, address, kind: kind.to_owned(), size, target, same_as, mode, mtime }
+    }
+}
+
 /// Runs `swath ls`.
 pub async fn ls(ls: Ls) -> Result<Exit, Failure> {
     let remote = RemoteFolder::reach(&ls.net, &ls.ssh, &ls.place).await?;
-    let lines = list(&remote, ls.recursive).await;
+    let lines = list(&remote, &ls).await;
     let lines = lines.map_err(|failure| remote.renamed(failure))?;
     let mut out = String::new();
     let width = lines.iter().map(|line| shown_size(line).chars().count()).max().unwrap_or(0);
@@ -67,28 +77,32 @@ pub async fn ls(ls: Ls) -> Result<Exit, Failure> {
     Ok(say::out(out.as_bytes(), Exit::Done))
 }
 
+/// What a folder takes.
+#[derive(Default)]
+struct Usage {
+    /// Each entry of the folder, with the bytes below it if they are known.
+    rows: Vec<(String, Option<u64>)>,
+    bytes: u64,
+    files: u64,
+    folders: u64,
+    /// Entries that could not be read.
+    unread: u64,
+}
+
 /// Runs `swath du`.
 pub async fn du(du: Du) -> Result<Exit, Failure> {
     let remote = RemoteFolder::reach(&du.net, &du.ssh, &du.place).await?;
-    let index = match remote.engine.index(&remote.folder).await {
-        Ok(index) => index,
-        Err(error) => {
-            let Some(line) = file(&remote).await else {
-                return Err(remote.renamed(failed(&remote.folder.url, &error)));
-            };
-            let bytes = line.size.unwrap_or(0);
-            let (row, sum) = (size_row(&shown_size(&line), &shown_name(&line)), sum(bytes, 1, 0));
-            return Ok(say::out(format!("{row}{sum}").as_bytes(), Exit::Done));
-        }
+    let usage = match remote.engine.index(&remote.folder).await {
+        Ok(index) => Usage::of_index(&index.read().unwrap_or_else(PoisonError::into_inner)),
+        Err(error) => match file(&remote).await {
+            Some(line) => Usage::of_files(&[line]),
+            None => match web::all_files(&remote, &du.net).await? {
+                Some(files) => Usage::of_files(&files),
+                None => return Err(remote.renamed(failed(&remote.folder.url, &error))),
+            },
+        },
     };
-    let index = index.read().unwrap_or_else(PoisonError::into_inner);
-    let mut out = String::new();
-    for (name, bytes) in below(&index) {
-        out.push_str(&size_row(&bytes.map_or_else(|| "-".to_owned(), units::bytes), &name));
-    }
-    let counts = index.counts();
-    out.push_str(&sum(counts.file_bytes, counts.files, counts.folders));
-    let exit = match counts.absent - counts.special {
+    let exit = match usage.unread {
         0 => Exit::Done,
         1 => fail(Exit::Some, "1 entry could not be read and is not counted"),
         many => {
@@ -96,18 +110,65 @@ pub async fn du(du: Du) -> Result<Exit, Failure> {
             fail(Exit::Some, &format!("{many} entries could not be read and are not counted"))
         }
     };
-    Ok(say::out(out.as_bytes(), exit))
+    let text = if du.json { usage.json() } else { usage.text() };
+    Ok(say::out(text.as_bytes(), exit))
+}
+
+impl Usage {
+    fn of_index(index: &Index) -> Usage {
+        let counts = index.counts();
+        Usage {
+            rows: below(index),
+            bytes: counts.file_bytes,
+            files: counts.files,
+            folders: counts.folders,
+            unread: counts.absent - counts.special,
+        }
+    }
+
+    /// Adds up files that are named by their paths.
+    fn of_files(files: &[Line]) -> Usage {
+        let mut sums: BTreeMap<String, Option<u64>> = BTreeMap::new();
+        let mut folders = BTreeSet::new();
+        let mut usage = Usage { files: files.len() as u64, ..Usage::default() };
+        for line in files {
+            let size = line.size.unwrap_or(0);
+            let name = match line.name.split_once('/') {
+                Some((folder, _)) => visible(folder) + "/",
+                None => shown_name(line),
+            };
+            let sum = sums.entry(name).or_insert(Some(0));
+            *sum = sum.map(|sum| sum.saturating_add(size));
+            usage.bytes = usage.bytes.saturating_add(size);
+            folders.extend(line.name.match_indices('/').map(|(end, _)| &line.name[..end]));
+        }
+        usage.folders = folders.len() as u64;
+        usage.rows = sums.into_iter().collect();
+        usage
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::new();
+        for (name, bytes) in &self.rows {
+            out.push_str(&size_row(&bytes.map_or_else(|| "-".to_owned(), units::bytes), name));
+        }
+        let (files, folders) =
+            (units::counted(self.files, "file"), units::counted(self.folders, "folder"));
+        out.push_str(&size_row(&units::bytes(self.bytes), &format!("in {files} and {folders}")));
+        out
+    }
+
+    /// Returns an object a line; the last one has the sums.
+    fn json(&self) -> String {
+        let row = |(name, size): &(String, Option<u64>)| json!({"name": name, "size": size});
+        let Usage { bytes, files, folders, unread, .. } = self;
+        let sum = json!({"size": bytes, "files": files, "folders": folders, "unread": unread});
+        self.rows.iter().map(row).chain([sum]).map(|line| format!("{line}\n")).collect()
+    }
 }
 
 fn size_row(size: &str, name: &str) -> String {
     format!("{size:>9}  {name}\n")
-}
-
-fn sum(bytes: u64, files: u64, folders: u64) -> String {
-    let of_files = if files == 1 { "file" } else { "files" };
-    let of_folders = if folders == 1 { "folder" } else { "folders" };
-    let (files, folders) = (units::count(files), units::count(folders));
-    size_row(&units::bytes(bytes), &format!("in {files} {of_files} and {folders} {of_folders}"))
 }
 
 fn failed(url: &Url, error: &GetError) -> Failure {
@@ -121,8 +182,8 @@ fn failed(url: &Url, error: &GetError) -> Failure {
 }
 
 /// Lists a folder, or a single file.
-async fn list(remote: &RemoteFolder, is_recursive: bool) -> Result<Vec<Line>, Failure> {
-    let listed = if is_recursive || remote.is_file {
+async fn list(remote: &RemoteFolder, ls: &Ls) -> Result<Vec<Line>, Failure> {
+    let listed = if ls.recursive || remote.is_file {
         match remote.engine.index(&remote.folder).await {
             Ok(index) => Ok(recursive(&index.read().unwrap_or_else(PoisonError::into_inner))),
             Err(error) => Err(failed(&remote.folder.url, &error)),
@@ -131,7 +192,16 @@ async fn list(remote: &RemoteFolder, is_recursive: bool) -> Result<Vec<Line>, Fa
         one_folder(remote, &remote.folder.url).await
     };
     match listed {
-        Err(failed) => file(remote).await.map(|line| vec![line]).ok_or(failed),
+        Err(failed) => {
+            if let Some(line) = file(remote).await {
+                return Ok(vec![line]);
+            }
+            let listed = match ls.recursive {
+                true => web::all_files(remote, &ls.net).await?,
+                false => web::one_folder(remote).await,
+            };
+            listed.ok_or(failed)
+        }
         listed => listed,
     }
 }

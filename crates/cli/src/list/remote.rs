@@ -8,7 +8,7 @@ use crate::args::{Net, Ssh};
 use crate::engine;
 use crate::progress::{Mode, Progress};
 use swath_jobs::ssh::{self, Purpose, Remote, Session, SshOptions};
-use swath_jobs::{Environment, Note};
+use swath_jobs::{Address, Environment, Note};
 
 /// A folder of a server, or a file.
 pub struct RemoteFolder {
@@ -18,6 +18,8 @@ pub struct RemoteFolder {
     pub is_file: bool,
     /// The address of a file, if it is one.
     pub file: Option<Url>,
+    /// The address of the folder; `None` by ssh.
+    pub address: Option<Address>,
     /// Kept alive as long as this value.
     session: Option<Session>,
 }
@@ -64,11 +66,13 @@ impl RemoteFolder {
             let path = format!("{}/", url.path());
             url.set_path(&path);
         }
+        let slash = if place.ends_with('/') { "" } else { "/" };
+        let address = session.is_none().then(|| Address::new(format!("{place}{slash}")));
         let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
         let engine = engine::start(net, MEMORY_BYTES, RouteOptions::default(), own_server)?;
         let folder = Mirror { url, priority: 1, trust: Trust::Named, holds: None };
         let is_file = session.as_ref().is_some_and(|session| session.is_file);
-        Ok(RemoteFolder { engine, folder, is_file, file, session })
+        Ok(RemoteFolder { engine, folder, is_file, file, address, session })
     }
 }
 

@@ -46,6 +46,15 @@ fn what_a_server_lists_is_copied_as_far_as_its_links_go_down() {
     let servers = [listing(), listing()];
     let home = Home::new();
     let [one, other] = servers.each_ref().map(|server| server.url("/"));
+    // What can be copied can be listed.
+    let listed = home.run(["ls", &one]).code_is(0).out();
+    assert_eq!(listed, "a.bin\nnaïve.txt\nsub/\nsub dir/\n");
+    let listed = home.run(["ls", "-R", &one]).code_is(0).out();
+    assert_eq!(listed.lines().count(), 5, "{listed}");
+    let summed = home.run(["du", "--json", &one]).code_is(0).out();
+    let last: serde_json::Value = serde_json::from_str(summed.lines().last().unwrap()).unwrap();
+    let sums = (&last["files"], &last["folders"], &last["size"]);
+    assert_eq!(sums, (&5.into(), &3.into(), &200_015.into()), "{summed}");
     home.run(["cp", "-n", &one, "copy/"]).code_is(0).says(&["5 entries to copy"]);
     assert!(!home.exists("copy"));
     home.run(["cp", &one, &other, "copy/"]).code_is(0).says(&["5 of 5 files", "NOT VERIFIED"]);

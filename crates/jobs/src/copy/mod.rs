@@ -37,6 +37,7 @@ pub use kind::{CopyKind, FileDestination, LocalFile, Place, copies, is_here, sho
 pub use local::offered;
 pub use names::DisplayNames;
 pub use steer::{cancel, list};
+pub use web::{WebEntry, entries as web_entries};
 
 use crate::address::Address;
 use crate::error::{JobError, SpecError};

@@ -6,6 +6,7 @@ mod look;
 mod plan;
 mod walk;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::get::{READ_AHEAD, ended};
 use crate::run::Outcome;
 use crate::spec::Compare;
 use bounds::Bounds;
-use look::Lister;
+use look::{Found, Lister, ListingKind};
 use walk::Walk;
 
 /// Fetches what the first replica lists from all replicas; the outer error says why there is no listing.
@@ -89,6 +90,43 @@ pub async fn list(
     let walk = Walk { lister, filter, replicas, template, observer, sender, bounds };
     let walking = AbortOnDropHandle::new(tokio::spawn(walk.run(found)));
     Ok(Ok(Listed { title, entries, walking }))
+}
+
+/// An entry of a web folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WebEntry {
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// Its size, if the listing gives it to the byte.
+    pub size_bytes: Option<u64>,
+}
+
+/// Lists one folder, whose address ends in `/`, of a web or WebDAV server or an object store, as a copy
+/// would read it: the entries by their names.
+///
+/// # Errors
+/// Why there is no listing.
+pub async fn entries(
+    net: &Net,
+    folder: &Url,
+    is_dav: bool,
+) -> Result<BTreeMap<String, WebEntry>, Why> {
+    let lister = Lister::new(net.clone());
+    let Found { kind, mut listing, .. } = lister.first(folder, is_dav).await?;
+    let mut found = BTreeMap::new();
+    for _ in 0..Bounds::default().folders {
+        for listing::Entry { path, is_folder, size_bytes, .. } in listing.entries {
+            // Object stores list everything below it.
+            let (name, entry) = match path.as_str().split_once('/') {
+                Some((name, _)) => (name, WebEntry { is_folder: true, size_bytes: None }),
+                None => (path.as_str(), WebEntry { is_folder, size_bytes }),
+            };
+            found.entry(name.to_owned()).or_insert(entry);
+        }
+        let (Some(next), ListingKind::Bucket { prefix }) = (listing.next, &kind) else { break };
+        listing = lister.part(&next, prefix).await.map_err(|error| error.to_string())?;
+    }
+    Ok(found)
 }
 
 /// Whether an address is that of a folder: it redirects to one with a final `/`, or WebDAV says so.
