@@ -24,11 +24,11 @@ demo: ## Fetch a file from six replicas, one of which dies (demo/report.html); c
 demo-relay: ## Fetch a file through relays at seven emulated sites (demo/relay.html, demo/routes.svg; root)
 	@scripts/demo-relay
 
-test: ## Run the tests that need nothing but Rust; show which were skipped, and why
-	@scripts/test
+test: ## Run the tests that need nothing but Rust; show which were skipped (WORDS=relay_cache: only those)
+	@scripts/test $(WORDS)
 
 test-all: ## Run all tests: also those with servers and clients of others, root, namespaces, random kills
-	@scripts/test --all
+	@scripts/test --all $(WORDS)
 
 check: ## Check format, clippy, docs, licences and house rules
 	$(CARGO) fmt --all --check
