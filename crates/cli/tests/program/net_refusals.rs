@@ -46,7 +46,7 @@ fn tokens_and_logins_that_cannot_be_used_are_told() {
         .env("BEARER_TOKEN_FILE", "/nowhere/token")
         .run()
         .code_is(0)
-        .says(&["warning: the token in /nowhere/token cannot be read"]);
+        .says(&["warning: cannot read the token in /nowhere/token: "]);
     get()
         .env("NETRC", "/nowhere/netrc")
         .run()
