@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use swath_formats::{Etag, accept, http_date, keep_alive, metalink, mirror_url};
+use swath_formats::{Etag, accept, content_disposition, http_date, keep_alive, metalink, mirror_url};
 use swath_model::index::Top;
 
 fuzz_target!(|input: (&str, u64)| {
@@ -14,6 +14,9 @@ fuzz_target!(|input: (&str, u64)| {
     if let Some(etag) = Etag::parse(value) {
         assert!(etag.matches_weakly(&etag));
         assert_eq!(Etag::parse(etag.as_str()), Some(etag));
+    }
+    if let Some(name) = content_disposition::file_name(value) {
+        assert!(!name.as_str().starts_with('.') && !name.as_str().contains(['/', '\\']));
     }
     if let Ok(top) = value.parse::<Top>() {
         assert_eq!(top.to_string(), value);

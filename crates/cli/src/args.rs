@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use swath_jobs::CertificateFiles;
+use swath_jobs::{CertificateFiles, ServerNames};
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_source::{NetError, Secret, ServerAccess, UnknownServers, check_header, is_token};
 use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
@@ -142,6 +142,9 @@ pub struct Get {
     /// Write into this folder
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
+    /// Take the name that the server gives the file (Content-Disposition): 'auto' if the address has no file name, such as …/content or get.php?id=5; never over an existing file
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = server_names())]
+    pub server_names: ServerNames,
     /// Options of curl, wget and aria2
     #[command(flatten)]
     pub compat: crate::compat::GetCompat,
@@ -443,6 +446,11 @@ impl Verify {
 pub fn io_mode() -> impl TypedValueParser<Value = IoMode> {
     PossibleValuesParser::new(["auto", "uring", "threads", "buffered"])
         .try_map(|text| text.parse::<IoMode>())
+}
+
+fn server_names() -> impl TypedValueParser<Value = ServerNames> {
+    PossibleValuesParser::new(["auto", "always", "never"])
+        .try_map(|text| text.parse::<ServerNames>())
 }
 
 pub fn pin(text: &str) -> Result<Pin, String> {

@@ -10,6 +10,12 @@ pub struct GetCompat {
     /// Keep the server's file name (always on; curl)
     #[arg(short = 'O', long = "remote-name", hide = true)]
     remote_name: bool,
+    /// Take the server's name for the file (curl)
+    #[arg(short = 'J', long = "remote-header-name", hide = true)]
+    remote_header_name: bool,
+    /// Take the server's name for the file (wget)
+    #[arg(long, hide = true)]
+    content_disposition: bool,
     /// Resume (always on; curl)
     #[arg(short = 'C', long = "continue-at", value_name = "-", hide = true, allow_hyphen_values = true, value_parser = ["-"])]
     continue_at: Option<String>,
@@ -45,6 +51,11 @@ pub struct CpCompat {
 }
 
 impl GetCompat {
+    /// Whether the server's name for the file is wanted.
+    pub fn takes_servers_name(&self) -> bool {
+        self.remote_header_name || self.content_disposition
+    }
+
     /// Says what an option does not do.
     pub fn explain(&self) {
         explain_compression(self.compress);

@@ -10,6 +10,7 @@ pub mod accept;
 pub mod checksums;
 pub mod chunks;
 pub mod conditions;
+pub mod content_disposition;
 pub mod content_range;
 pub mod delegation;
 pub mod depot;

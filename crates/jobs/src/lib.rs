@@ -40,7 +40,7 @@ pub use error::{
 pub use event::{JobEvent, JobObserver, ListWarning, Note, ThroughHere};
 pub use follow::{FollowError, FollowSpec, Follower, Look, Observers};
 pub use forecast::JobForecast;
-pub use get::{checked_file, name_of, one_value_each};
+pub use get::{ServerNames, UnknownServerNames, checked_file, name_of, one_value_each};
 pub use handle::{CannotPause, Events, JobHandle, JobState, StreamItem};
 pub use history::{
     Deadline, Forecasts, Help, ImportError, ImportedLog, SiteBegin, begins, import_log, is_tuned,

@@ -15,6 +15,7 @@ use swath_transfer::Overwrite;
 
 use crate::address::Address;
 use crate::copy::{CopyError, CopyKind, CopyOption, Unfit};
+use crate::get::ServerNames;
 use crate::options::{Disk, Network, Plan, Routes};
 use crate::secret::SecretRef;
 use crate::text;
@@ -108,6 +109,9 @@ pub struct GetSpec {
     /// Files of a list that are fetched at the same time; 16 by default.
     #[serde(default)]
     pub files_at_once: Option<u16>,
+    /// When a server is asked for the name of a file that has none from the user.
+    #[serde(default)]
+    pub server_names: ServerNames,
     /// Paths that neither files nor their partial data may overwrite.
     #[serde(default)]
     pub reserved: Vec<PathBuf>,
@@ -189,6 +193,7 @@ impl GetSpec {
             sparse: false,
             discover: true,
             files_at_once: None,
+            server_names: ServerNames::default(),
             reserved: Vec::new(),
             swarm: SwarmSpec::default(),
             cluster_token: None,

@@ -45,7 +45,8 @@ pub use control::{
     AboutRelay, CopyRequest, CopyTold, CopyWay, DepotError, DepotFetch, DepotLease, DepotStatus,
     DepotWish, Depth, Document, DocumentVersion, Download, Fetched, Forward, ForwardedFile,
     Forwarding, ProbeReport, RemoteCopy, Stored, Upload, fetch_part, fetch_small,
-    fetch_small_if_changed, head, head_without_digests, make_folder, post, probe, properties,
+    fetch_small_if_changed, given_name, head, head_without_digests, make_folder, post, probe,
+    properties,
 };
 pub use error::{Class, LaneError, Presented, Refusal, RefusalContext, Said, TlsFault};
 pub use facts::{Facts, Oddity};

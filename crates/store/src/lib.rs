@@ -71,6 +71,7 @@ pub use file_kind::FileKind;
 pub use finish::FinishError;
 pub use identity::{Identity, Verdict};
 pub use journal::{HashState, Record};
+pub use names::is_reserved;
 pub use open::{OpenError, Resumed, TargetSpec};
 pub use past_cache::{Direct, PastCache, Reads, Through, cached_bytes};
 pub use place::{Left, discard_left, kept_bytes, look};

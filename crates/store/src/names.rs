@@ -54,7 +54,7 @@ impl Names {
 
 /// Returns whether a name ends like that of a side file. Such a file could be mistaken for another
 /// target's side file, by swath and by people, also on file systems that ignore case.
-pub(crate) fn is_reserved(target: &Path) -> bool {
+pub fn is_reserved(target: &Path) -> bool {
     let Some(name) = target.file_name().map(OsStr::as_bytes) else { return false };
     SUFFIXES.iter().any(|suffix| {
         let from = name.len().saturating_sub(suffix.len());

@@ -78,12 +78,13 @@ impl fmt::Display for SettingOrigin {
 }
 
 /// All settings, in the order of listings.
-pub static SETTINGS: [Setting; 17] = [
+pub static SETTINGS: [Setting; 18] = [
     in_both("limit-rate", ValueType::Text(|text| units::rate_above_zero(text).map(drop))),
     in_both("connections", ValueType::Text(|text| lanes(text).map(drop))),
     in_both("max-sources", ValueType::Text(|text| whole(text, 1..=u16::MAX))),
     in_both("jobs", ValueType::Text(|text| whole(text, 1..=256))),
     Setting { unless: &["output"], ..in_both("dir", ValueType::Path) },
+    in_both("server-names", ValueType::Text(server_names)),
     in_both("require-digest", ValueType::Flag),
     Setting { unless: &["input", "digest"], ..in_both("checksums", ValueType::Text(only_auto)) },
     in_both("no-discover", ValueType::Flag),
@@ -126,6 +127,11 @@ fn only_auto(text: &str) -> Result<(), String> {
 fn io(text: &str) -> Result<(), String> {
     let known = text.parse::<swath_transfer::IoMode>();
     known.map(drop).map_err(|_| "must be auto, uring, threads or buffered".to_owned())
+}
+
+fn server_names(text: &str) -> Result<(), String> {
+    let known = text.parse::<swath_jobs::ServerNames>();
+    known.map(drop).map_err(|error| error.to_string())
 }
 
 fn not_empty(text: &str) -> Result<(), String> {

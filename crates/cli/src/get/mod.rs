@@ -25,7 +25,7 @@ use crate::signals;
 use swath_formats::torrent::Magnet;
 use swath_jobs::{
     Address, ChecksumsFrom, Control, Environment, GetFrom, GetSpec, GetTo, JobError, JobObserver,
-    JobSpec, Jobs, Network, Routes, SecretRef, Streams, TorrentAt, Work,
+    JobSpec, Jobs, Network, Routes, SecretRef, ServerNames, Streams, TorrentAt, Work,
 };
 use swath_transfer::Stop;
 
@@ -161,6 +161,10 @@ fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
         overwrite: get.overwrite,
         resume: get.transfer.resumes(),
         sparse: get.sparse,
+        server_names: match get.compat.takes_servers_name() {
+            true => ServerNames::Always,
+            false => get.server_names,
+        },
         discover: !get.no_discover,
         files_at_once: get.jobs,
         reserved: get.transfer.report.iter().cloned().collect(),

@@ -139,6 +139,7 @@ fn what_is_set_can_be_shown_and_checked() {
         .code_is(0)
         .says(&["unknown variable SWATH_LIMT_RATE"]);
     for (text, words) in [
+        ("server-names = \"some\"", "'server-names': must be auto, always or never"),
         ("timeout = \"soon\"", "line 1: 'timeout': 'soon' is not a time (examples: 30, 500ms, 2m)"),
         ("connections = [1]", "'connections' must be a text or a number, not a list"),
         (

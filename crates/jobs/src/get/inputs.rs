@@ -17,7 +17,7 @@ use super::many::{FileList, ListEntry};
 use super::metalink::{any_metalink_of, from_metalink};
 use super::swarm::InSwarm;
 use super::template::Template;
-use super::{GetJob, feed, list, torrent};
+use super::{GetJob, feed, list, server_name, torrent};
 use crate::address::Address;
 use crate::copy::mirror;
 use crate::error::{JobError, MetalinkError, NoName, SpecError};
@@ -62,11 +62,13 @@ pub async fn read(get_job: &GetJob<'_>) -> Result<Inputs, JobError> {
         return Err(SpecError::SelectWithoutTorrent.into());
     }
     match &get.from {
-        GetFrom::List(path) => list::open_file(template(), path).await.map(Inputs::List),
+        GetFrom::List(path) => {
+            list::open_file(template(), get.server_names, path).await.map(Inputs::List)
+        }
         GetFrom::ListStream => {
             let open = get_job.job.streams.list.as_ref().ok_or(SpecError::NoStream)?;
             let title = "standard input".to_owned();
-            Ok(Inputs::List(list::read(template(), title, None, open())))
+            Ok(Inputs::List(list::read(template(), get.server_names, title, None, open())))
         }
         GetFrom::Metalink(path) => read_file(get_job, path),
         GetFrom::Torrent { torrent, mirrors } => torrent::read(get_job, torrent, mirrors).await,
@@ -85,12 +87,20 @@ async fn of_addresses(get_job: &GetJob<'_>, addresses: &[Address]) -> Result<Inp
     if let Some(url) = urls.iter().find(|url| metalink::is_file_name(url.path())) {
         return Err(SpecError::MetalinkAmongReplicas(display_name(url)).into());
     }
-    let name = urls.iter().find_map(name_of);
-    if name.is_none() && matches!(get_job.get.to, GetTo::Folder(_)) {
+    let mirrors: Vec<Mirror> = urls.iter().cloned().map(mirror).collect();
+    let is_in_folder = matches!(get_job.get.to, GetTo::Folder(_));
+    if is_in_folder
+        && get_job.get.server_names.asks(urls.iter())
+        && let Some(name) = server_name::of_mirrors(get_job.job.engine.net(), &mirrors).await
+    {
+        let _ = get_job.given_name.set(name);
+    }
+    let name = get_job.given_name.get().cloned().or_else(|| urls.iter().find_map(name_of));
+    if name.is_none() && is_in_folder {
         return Err(no_name(first).into());
     }
     let mut request = request(get_job, destination(get_job, name.as_ref())?);
-    request.mirrors = urls.into_iter().map(mirror).collect();
+    request.mirrors = mirrors;
     request.digests.clone_from(&get_job.digests);
     request.metalinks = get_job.get.discover;
     Ok(Inputs::One(Box::new(request)))
@@ -122,6 +132,9 @@ fn request(get_job: &GetJob<'_>, destination: Destination) -> Request {
     }
     request.plan.eager = true;
     request.ask_if_present = true;
+    if let (Some(name), GetTo::Folder(folder)) = (get_job.given_name.get(), &get_job.get.to) {
+        server_name::apply(&mut request, folder, name);
+    }
     request
 }
 
@@ -138,7 +151,9 @@ pub fn destination_again(
     get_job: &GetJob<'_>,
     mirrors: &[Mirror],
 ) -> Result<Destination, SpecError> {
-    destination(get_job, mirrors.iter().find_map(|mirror| name_of(&mirror.url)).as_ref())
+    let by_address = || mirrors.iter().find_map(|mirror| name_of(&mirror.url));
+    let name = get_job.given_name.get().cloned().or_else(by_address);
+    destination(get_job, name.as_ref())
 }
 
 /// Returns the destination of a single file.

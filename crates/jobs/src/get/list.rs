@@ -11,25 +11,31 @@ use swath_transfer::{Destination, Overwrite, Request};
 
 use super::inputs::{name_of, read_ahead};
 use super::many::{FileList, ListEntry, Refused};
+use super::server_name::ServerNames;
 use super::template::Template;
 use crate::copy::mirror;
 use crate::error::{EntryError, JobError};
 use crate::event::ListWarning;
 
 /// Opens a local list. Its entries are read later, one by one.
-pub async fn open_file(template: Template, path: &Path) -> Result<FileList, JobError> {
+pub async fn open_file(
+    template: Template,
+    server_names: ServerNames,
+    path: &Path,
+) -> Result<FileList, JobError> {
     let owned = path.to_owned();
     // Opening a named pipe waits for its writer.
     let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
     let opened = opened.map_err(io::Error::other).and_then(|opened| opened);
     let unreadable = |error| JobError::List { path: path.to_owned(), error };
     let (input, count) = opened.map_err(unreadable)?;
-    Ok(read(template, path.display().to_string(), count, input))
+    Ok(read(template, server_names, path.display().to_string(), count, input))
 }
 
 /// Reads the entries of a list as they are needed.
 pub fn read(
     template: Template,
+    server_names: ServerNames,
     title: String,
     count: Option<u64>,
     input: Box<dyn BufRead + Send>,
@@ -39,7 +45,9 @@ pub fn read(
         Ok(item) => {
             let warnings = warnings(&item, &mut said);
             let headers = item.headers.clone();
-            ListEntry { request: request(&template, item), headers, warnings }
+            let urls = item.mirrors.iter();
+            let asks_name = item.out.is_none() && server_names.asks(urls);
+            ListEntry { request: request(&template, item, asks_name), headers, warnings, asks_name }
         }
         Err(error) => ListEntry::refused("the list", error),
     });
@@ -84,17 +92,22 @@ fn warnings(item: &Item, said: &mut HashSet<String>) -> Vec<ListWarning> {
     warnings
 }
 
-fn request(template: &Template, item: Item) -> Result<Request, Refused> {
+fn request(template: &Template, item: Item, asks_name: bool) -> Result<Request, Refused> {
     let name = match &item.out {
-        Some(out) => out.clone(),
-        None => item.mirrors.iter().find_map(name_of).ok_or_else(|| {
-            let first = item.mirrors.first();
-            let name = first.map_or_else(|| format!("line {}", item.line), display_name);
-            Refused { name, error: EntryError::NoName }
-        })?,
+        Some(out) => Some(out.clone()),
+        None => match item.mirrors.iter().find_map(name_of) {
+            Some(name) => Some(name),
+            None if asks_name => None,
+            None => {
+                let first = item.mirrors.first();
+                let name = first.map_or_else(|| format!("line {}", item.line), display_name);
+                return Err(Refused { name, error: EntryError::NoName });
+            }
+        },
     };
     let (dir, beneath) = folders(template, item.dir.as_deref());
-    let mut request = template.request(Destination::File(dir.join(name.as_path())));
+    let path = name.map_or_else(|| dir.join(""), |name| dir.join(name.as_path()));
+    let mut request = template.request(Destination::File(path));
     request.beneath = Some(beneath);
     request.mirrors = item.mirrors.into_iter().map(mirror).collect();
     request.digests = item.digests;

@@ -1,9 +1,11 @@
 //! Fetches lists of files, some at a time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use swath_source::display_name;
 use swath_store::tree::is_taken_for_others;
 use swath_transfer::observe::Event;
 use swath_transfer::{Destination, Engine, GetError, Request};
@@ -13,6 +15,7 @@ use tokio::time::sleep;
 use url::Url;
 
 use super::names::TakenNames;
+use super::server_name;
 use crate::control::Control;
 use crate::error::{EntryError, FileCounts, FileError, NameConflict};
 use crate::event::{JobEvent, JobObserver, ListWarning};
@@ -36,6 +39,8 @@ pub struct ListEntry {
     pub headers: Vec<(String, String)>,
     /// Its ignored parts.
     pub warnings: Vec<ListWarning>,
+    /// Its server is asked for its name first.
+    pub asks_name: bool,
 }
 
 /// A file that cannot be fetched.
@@ -49,13 +54,17 @@ pub struct Refused {
 impl ListEntry {
     /// Returns an entry without headers.
     pub fn of(request: Request) -> ListEntry {
-        ListEntry { request: Ok(request), headers: Vec::new(), warnings: Vec::new() }
+        ListEntry::made(Ok(request))
     }
 
     /// Returns an entry that cannot be fetched.
     pub fn refused(name: impl Into<String>, error: impl Into<EntryError>) -> ListEntry {
         let refused = Refused { name: name.into(), error: error.into() };
-        ListEntry { request: Err(refused), headers: Vec::new(), warnings: Vec::new() }
+        ListEntry::made(Err(refused))
+    }
+
+    fn made(request: Result<Request, Refused>) -> ListEntry {
+        ListEntry { request, headers: Vec::new(), warnings: Vec::new(), asks_name: false }
     }
 }
 
@@ -71,7 +80,7 @@ pub async fn run(
     observer.observe(JobEvent::ListStarted { title, count });
     let mut running: JoinSet<FileResult> = JoinSet::new();
     let mut files = FileCounts::default();
-    let mut names = TakenNames::default();
+    let names: Arc<Mutex<TakenNames>> = Arc::default();
     let mut number = 0;
     let most = usize::from(at_once.unwrap_or(FILES_AT_ONCE));
     let mut under_way: HashMap<Id, ActiveFile> = HashMap::new();
@@ -97,7 +106,7 @@ pub async fn run(
             entry = entries.recv(), if has_place => entry,
             () = sleep(LOOK_AGAIN), if !has_place => continue,
         };
-        let Some(ListEntry { request, headers, warnings }) = entry else { break };
+        let Some(ListEntry { request, headers, warnings, asks_name }) = entry else { break };
         let file = number;
         number += 1;
         for warning in warnings {
@@ -112,7 +121,10 @@ pub async fn run(
             }
         };
         let name = request.destination_name();
-        let taken = taken(&mut names, &request, engine).await.map_err(EntryError::from);
+        let taken = match asks_name {
+            true => Ok(()),
+            false => take(&names, &request, engine).await.map_err(EntryError::from),
+        };
         let engine = taken.map_err(FileError::from).and_then(|()| {
             let engine = engine.with_headers(&headers);
             engine.map_err(FileError::from)
@@ -125,7 +137,8 @@ pub async fn run(
             Ok(engine) => {
                 let urls = request.mirrors.iter().map(|it| it.url.clone()).collect();
                 let (observer, control) = (Arc::clone(observer), control.clone());
-                let job = OneFile { engine, file, observer, control };
+                let naming = asks_name.then(|| Arc::clone(&names));
+                let job = OneFile { engine, file, observer, control, naming };
                 let id = running.spawn(job.run(request)).id();
                 under_way.insert(id, ActiveFile { file, name, urls });
             }
@@ -140,13 +153,14 @@ pub async fn run(
 }
 
 /// Adds the name of a file, or returns its conflict.
-pub async fn taken(
-    names: &mut TakenNames,
+pub async fn take(
+    names: &Mutex<TakenNames>,
     request: &Request,
     engine: &Engine,
 ) -> Result<(), NameConflict> {
     let Destination::File(path) = &request.destination else { return Ok(()) };
-    if !names.take(path)? {
+    let is_alike = names.lock().unwrap_or_else(PoisonError::into_inner).take(path)?;
+    if !is_alike {
         return Ok(());
     }
     let path = path.clone();
@@ -197,11 +211,29 @@ struct OneFile {
     file: u64,
     observer: Arc<dyn JobObserver>,
     control: Control,
+    /// The names of the list, if the server is asked for that of the file.
+    naming: Option<Arc<Mutex<TakenNames>>>,
 }
 
 impl OneFile {
-    async fn run(self, request: Request) -> FileResult {
-        let OneFile { engine, file, observer, control } = self;
+    async fn run(self, mut request: Request) -> FileResult {
+        if let Some(names) = &self.naming {
+            let named = tokio::select! {
+                named = named(&self.engine, &mut request, names) => named,
+                () = self.control.cancelled() => return FileResult::Stopped,
+            };
+            if let Err(error) = named {
+                let file = self.file;
+                let name = match (&error, request.mirrors.first()) {
+                    (EntryError::NoName, Some(first)) => display_name(&first.url),
+                    _ => request.destination_name(),
+                };
+                let failed = JobEvent::FileFailed { file, name, error: error.into() };
+                self.observer.observe(failed);
+                return FileResult::Failed;
+            }
+        }
+        let OneFile { engine, file, observer, control, .. } = self;
         let name = request.destination_name();
         let mut tell =
             |event: &Event| observer.observe(JobEvent::File { file, event: event.clone() });
@@ -217,6 +249,26 @@ impl OneFile {
         observer.observe(event);
         ended
     }
+}
+
+/// Directs a request to the name that the server gives the file, if it gives one.
+async fn named(
+    engine: &Engine,
+    request: &mut Request,
+    names: &Mutex<TakenNames>,
+) -> Result<(), EntryError> {
+    let Destination::File(path) = &request.destination else { return Ok(()) };
+    // Without a name of its own the path is that of its folder.
+    let is_named =
+        !path.as_os_str().as_encoded_bytes().ends_with(b"/") && path.file_name().is_some();
+    let folder = if is_named { path.parent() } else { Some(&**path) };
+    let folder = folder.map(Path::to_owned).unwrap_or_default();
+    match server_name::of_mirrors(engine.net(), &request.mirrors).await {
+        Some(name) => server_name::apply(request, &folder, &name),
+        None if is_named => {}
+        None => return Err(EntryError::NoName),
+    }
+    Ok(take(names, request, engine).await?)
 }
 
 /// Files of a list that are fetched at the same time.

@@ -11,18 +11,23 @@ mod names;
 mod one;
 pub mod order;
 mod reuse;
+mod server_name;
 mod share;
 pub mod size;
 mod swarm;
 pub mod template;
 pub mod torrent;
 
+use std::sync::OnceLock;
+
 use swath_model::digest::Digest;
+use swath_model::path::SafePath;
 use swath_source::Secret;
 use swath_transfer::Trust;
 
 pub use checksums::checked_file;
 pub use inputs::{READ_AHEAD, name_of};
+pub use server_name::{ServerNames, UnknownServerNames};
 pub use swarm::tracker_note;
 
 use crate::error::{FileCounts, JobError, SpecError};
@@ -43,9 +48,22 @@ pub struct GetJob<'a> {
     digests: Vec<Digest>,
     /// Whether it only asks what there is to fetch, and joins no swarm.
     only_asks: bool,
+    /// The name that its server has given a single file.
+    given_name: OnceLock<SafePath>,
 }
 
-impl GetJob<'_> {
+impl<'a> GetJob<'a> {
+    fn of(job: &'a Job<'a>, get: &'a GetSpec) -> GetJob<'a> {
+        GetJob {
+            job,
+            get,
+            cluster_token: None,
+            digests: Vec::new(),
+            only_asks: false,
+            given_name: OnceLock::new(),
+        }
+    }
+
     fn note(&self, note: Note) {
         self.job.observer.observe(JobEvent::Note(note));
     }
@@ -58,7 +76,7 @@ pub async fn run(
     cluster_token: Option<Secret>,
 ) -> Result<Outcome, JobError> {
     let mut get_job =
-        GetJob { job, get, cluster_token, digests: get.digests.clone(), only_asks: false };
+        GetJob { cluster_token, digests: get.digests.clone(), ..GetJob::of(job, get) };
     // Servers and pipes may block.
     let inputs = tokio::select! {
         biased;
@@ -79,7 +97,7 @@ pub async fn run_torrent(
     get: &GetSpec,
     described: Described,
 ) -> Result<Outcome, JobError> {
-    let get_job = GetJob { job, get, cluster_token: None, digests: Vec::new(), only_asks: false };
+    let get_job = GetJob::of(job, get);
     let inputs = tokio::select! {
         biased;
         () = job.control.cancelled() => return Err(JobError::Stopped),
@@ -94,7 +112,7 @@ pub async fn described(
     get: &GetSpec,
     metafile: &Metafile,
 ) -> Result<Option<Described>, JobError> {
-    let get_job = GetJob { job, get, cluster_token: None, digests: Vec::new(), only_asks: true };
+    let get_job = GetJob { only_asks: true, ..GetJob::of(job, get) };
     let trust = Trust::Discovered;
     Ok(match metafile {
         Metafile::Torrent(url) => Some(torrent::at_address(&get_job, url, trust).await?),

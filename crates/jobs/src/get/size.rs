@@ -1,5 +1,6 @@
 //! How much there is to fetch, before anything is fetched.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use swath_source::{Net, probe};
@@ -8,7 +9,7 @@ use swath_transfer::{Destination, GetError, Mirror, Overwrite, Range, Request};
 use tokio::task::JoinSet;
 
 use super::inputs::Inputs;
-use super::many::{FileList, Refused, taken};
+use super::many::{FileList, Refused, take};
 use super::names::TakenNames;
 use super::{GetJob, begin, one};
 use crate::error::{EntryError, JobError};
@@ -21,7 +22,7 @@ use crate::spec::GetSpec;
 /// Returns how much a job would fetch, and asks only as much of its servers as that takes.
 pub async fn size(job: &Job<'_>, get: &GetSpec) -> Result<Size, JobError> {
     let digests = get.digests.clone();
-    let mut get_job = GetJob { job, get, cluster_token: None, digests, only_asks: true };
+    let mut get_job = GetJob { digests, only_asks: true, ..GetJob::of(job, get) };
     tokio::select! {
         biased;
         () = job.control.cancelled() => Err(JobError::Stopped),
@@ -78,7 +79,7 @@ async fn of_one(get_job: &GetJob<'_>, request: Request) -> Result<Size, (GetErro
 /// Returns how much of a file is still to fetch.
 fn left_bytes(size_bytes: u64, request: &Request) -> u64 {
     match &request.destination {
-        Destination::File(path) if request.overwrite == Overwrite::Never && path.exists() => 0,
+        Destination::File(path) if request.overwrite == Overwrite::Never && path.is_file() => 0,
         Destination::File(path) if request.resume => {
             size_bytes.saturating_sub(swath_store::kept_bytes(path))
         }
@@ -91,7 +92,7 @@ async fn of_list(get_job: &GetJob<'_>, list: FileList) -> Size {
     let Job { engine, observer, .. } = get_job.job;
     let mut entries = list.entries;
     let mut asking = JoinSet::new();
-    let mut names = TakenNames::default();
+    let names: Mutex<TakenNames> = Mutex::default();
     let mut size = Size::default();
     let mut largest = 0;
     loop {
@@ -101,7 +102,8 @@ async fn of_list(get_job: &GetJob<'_>, list: FileList) -> Size {
             let request =
                 entry.request.map_err(|Refused { name, error }| (name, error.to_string()));
             let request = match request {
-                Ok(request) => match taken(&mut names, &request, engine).await {
+                Ok(request) if entry.asks_name => Ok(request),
+                Ok(request) => match take(&names, &request, engine).await {
                     Ok(()) => Ok(request),
                     Err(conflict) => {
                         Err((request.destination_name(), EntryError::from(conflict).to_string()))

@@ -30,6 +30,7 @@ mod get_mirrors;
 mod get_odd_servers;
 mod get_proved;
 mod get_resumed;
+mod get_server_names;
 mod get_torrents;
 mod receiver;
 mod reuse;

@@ -2,7 +2,7 @@
 
 use swath_jobs::{
     Address, CertificateFiles, ChecksumsFrom, Disk, GetFrom, GetSpec, GetTo, Header, JobSpec,
-    Network, OldVersion, Plan, Relay, RouteChoice, Routes, SecretRef, SwarmSpec, Work,
+    Network, OldVersion, Plan, Relay, RouteChoice, Routes, SecretRef, ServerNames, SwarmSpec, Work,
 };
 
 /// Everything that a specification can say. A change here breaks what others have written down:
@@ -30,6 +30,7 @@ const WHOLE: &str = r#"{
       "sparse": true,
       "discover": false,
       "files_at_once": 4,
+      "server_names": "always",
       "reserved": [
         "report.html"
       ],
@@ -145,6 +146,7 @@ fn whole() -> JobSpec {
             discover: false,
             files_at_once: Some(4),
             reserved: vec!["report.html".into()],
+            server_names: ServerNames::Always,
             select: vec!["*.h5".to_owned()],
             ..GetSpec::new(from, GetTo::Folder("/scratch".into()))
         }),

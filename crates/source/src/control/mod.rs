@@ -16,6 +16,8 @@ mod upload;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use swath_formats::content_disposition;
+use swath_model::path::SafePath;
 use swath_model::{Range, counted};
 use swath_transport::Transport;
 use tokio::time::{sleep, timeout};
@@ -192,6 +194,29 @@ pub fn fetch_part<'a>(
         }
         let facts = Facts::brief(&answered.head, &answered.target.url);
         Ok((Facts { size_bytes, ranges: true, ..facts }, answered.body))
+    })
+}
+
+/// Returns the name that the server gives a file (`Content-Disposition`); `None` if it gives none that is safe.
+/// One byte of the file is asked for: some addresses are for `GET` alone.
+///
+/// # Errors
+/// Any [`LaneError`].
+pub fn given_name<'a>(
+    net: &'a Net,
+    url: &'a Url,
+    trust: Trust,
+) -> BoxFuture<'a, Result<Option<SafePath>, LaneError>> {
+    Box::pin(async move {
+        let (method, range) = (Method::Get, Some(Range::new(0, 1)));
+        let request = Request { method, range, accept: "*/*", more: Lines::NONE, limit_bytes: 1 };
+        let mut answered = ask(net, url, trust, &request).await?;
+        answered.expect_status(&[200, 206])?;
+        if let Some(conn) = answered.conn.take().filter(|_| answered.complete) {
+            net.keep_idle(conn);
+        }
+        let given = answered.head.field("content-disposition");
+        Ok(given.and_then(content_disposition::file_name))
     })
 }
 
