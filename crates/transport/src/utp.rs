@@ -38,7 +38,7 @@ impl Utp {
     /// As the system says.
     pub async fn bind(
         address: SocketAddr,
-        admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+        admits: impl Fn(IpAddr) -> Admission + Send + Sync + 'static,
     ) -> io::Result<Utp> {
         let socket = UdpSocket::bind(address).await?;
         kernel::set_datagram_buffers(&socket, KERNEL_BUFFER_BYTES);
@@ -213,20 +213,56 @@ impl<T, E> Parts for UtpSocket<T, E> {
     type Environment = E;
 }
 
+/// Returns the answer to a request for a connection that ends it (BEP 29): no longer than the request, so that
+/// nobody is flooded in somebody else's name.
+fn reset(syn: &[u8]) -> Option<[u8; HEADER_BYTES]> {
+    let syn = syn.first_chunk::<HEADER_BYTES>()?;
+    let mut reset = [0; HEADER_BYTES];
+    reset[0] = RESET;
+    // The number of the connection, and of what is acknowledged.
+    reset[2..4].copy_from_slice(&syn[2..4]);
+    reset[18..20].copy_from_slice(&syn[16..18]);
+    Some(reset)
+}
+
 /// A UDP socket as the library wants it.
 struct Datagrams {
     socket: UdpSocket,
     address: SocketAddr,
     /// Peers of IPv4 have mapped addresses.
     is_dual: bool,
-    admits: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    admits: Box<dyn Fn(IpAddr) -> Admission + Send + Sync>,
     waiting: Arc<Waiting>,
 }
 
+/// Whether a peer may open a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It may.
+    Yes,
+    /// It may not, and is told so: clients that try uTP first go on by TCP at once then.
+    Refused,
+    /// It may not, and hears nothing.
+    Ignored,
+}
+
 impl Datagrams {
+    /// Returns whether a datagram is for the library; answers one that asks for a connection which is refused.
     fn is_wanted(&self, datagram: &[u8], from: SocketAddr) -> bool {
-        datagram.len() <= DATAGRAM_BYTES_MAX
-            && (datagram.first() != Some(&SYN) || (self.admits)(from.ip()))
+        if datagram.len() > DATAGRAM_BYTES_MAX || datagram.first() != Some(&SYN) {
+            return datagram.len() <= DATAGRAM_BYTES_MAX;
+        }
+        match (self.admits)(from.ip()) {
+            Admission::Yes => true,
+            Admission::Refused => {
+                if let Some(reset) = reset(datagram) {
+                    // If it is lost, the peer asks again.
+                    let _ = self.socket.try_send_to(&reset, self.mapped(from));
+                }
+                false
+            }
+            Admission::Ignored => false,
+        }
     }
 
     /// Returns the address as the socket wants it.
@@ -329,6 +365,10 @@ impl Wake for Waiting {
 
 /// The first byte of a datagram that asks for a connection: the type 4 of version 1.
 const SYN: u8 = 0x41;
+/// The first byte of one that ends a connection: the type 3.
+const RESET: u8 = 0x31;
+/// What each datagram begins with.
+const HEADER_BYTES: usize = 20;
 /// What Ethernet carries over IPv4. Without a limit a peer could fill the slots in which its datagrams
 /// wait for their order, 2,000 of a stream, with 64 KiB each.
 const DATAGRAM_BYTES_MAX: usize = 1472;
@@ -356,7 +396,7 @@ mod tests {
     use super::*;
 
     async fn bound() -> Utp {
-        Utp::bind("127.0.0.1:0".parse().unwrap(), |_| true).await.unwrap()
+        Utp::bind("127.0.0.1:0".parse().unwrap(), |_| Admission::Yes).await.unwrap()
     }
 
     /// Answers whoever connects with what was sent.
@@ -437,7 +477,7 @@ mod tests {
         let counted = Arc::clone(&asked);
         let admits = move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
-            false
+            Admission::Ignored
         };
         let strict = Utp::bind("[::]:0".parse().unwrap(), admits).await.unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], strict.address().port()));
@@ -448,6 +488,19 @@ mod tests {
         let open = bound().await;
         echo(&open);
         assert!(comes_back(&strict, open.address(), 1000).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn who_is_refused_hears_so_at_once() {
+        let strict = Utp::bind("[::]:0".parse().unwrap(), |_| Admission::Refused).await.unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], strict.address().port()));
+        let error = bound().await.connect(address).await.err().expect("it is refused");
+        assert_ne!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        // What is no whole request gets no answer.
+        assert_eq!(reset(&[SYN; HEADER_BYTES - 1]), None);
+        let asked: [u8; HEADER_BYTES] = std::array::from_fn(|at| at as u8);
+        let answer = reset(&asked).unwrap();
+        assert_eq!((answer[0], &answer[2..4], &answer[18..]), (RESET, &[2, 3][..], &[16, 17][..]));
     }
 
     /// Datagrams between two ports, some of them spoilt, and further ones that are like them.

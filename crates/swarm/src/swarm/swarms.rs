@@ -168,11 +168,7 @@ impl Swarms {
                     listening.spawn(listener.listen(Arc::clone(&shared)));
                     Some(utp)
                 }
-                // Peers can be reached from any port.
-                None => {
-                    let any = SocketAddr::new(address.ip(), 0);
-                    shared.net.utp(any, |_| false).await.ok().flatten()
-                }
+                None => utp_listener::bind_refusing(&shared, address).await,
             };
             Ok(Swarms { shared, address, utp, _listening: listening })
         })

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use swath_source::peer::Utp;
+use swath_source::peer::{Admission, Utp};
 use tokio::sync::Semaphore;
 
 use super::event::SwarmEvent;
@@ -24,7 +24,10 @@ pub(super) struct UtpListener {
 pub(super) async fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Option<UtpListener> {
     let half_open = Places::default();
     let (counted, judging) = (half_open.clone(), Arc::clone(shared));
-    let admits = move |ip| judging.lets_in(ip) && counted.has_room(ip, HALF_OPEN_EACH_MAX);
+    let admits = move |ip| match judging.lets_in(ip) && counted.has_room(ip, HALF_OPEN_EACH_MAX) {
+        true => Admission::Yes,
+        false => Admission::Ignored,
+    };
     match shared.net.utp(address, admits).await {
         Ok(utp) => utp.map(|utp| UtpListener { utp, half_open }),
         Err(error) => {
@@ -32,6 +35,21 @@ pub(super) async fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Option<Ut
             None
         }
     }
+}
+
+/// Opens a UDP port only for connections to others: that with the number of the TCP port, if it is free. Peers
+/// that try uTP there first (Transmission does) are refused, and go on by TCP at once.
+pub(super) async fn bind_refusing(shared: &Arc<Shared>, address: SocketAddr) -> Option<Utp> {
+    let judging = Arc::clone(shared);
+    let admits = move |ip| match judging.lets_in(ip) {
+        true => Admission::Refused,
+        false => Admission::Ignored,
+    };
+    if let Ok(utp) = shared.net.utp(address, admits).await {
+        return utp;
+    }
+    let any = SocketAddr::new(address.ip(), 0);
+    shared.net.utp(any, |_| Admission::Ignored).await.ok().flatten()
 }
 
 impl UtpListener {
