@@ -275,6 +275,8 @@ fn is_of_certificate(alert: AlertDescription) -> bool {
             | Alert::CertificateUnknown
             | Alert::UnknownCA
             | Alert::AccessDenied
+            // The signature of ours, or of its authority, is wrong.
+            | Alert::DecryptError
     )
 }
 
