@@ -176,7 +176,8 @@ async fn the_tokens_of_servers_and_relays_are_renewed() {
     };
     let net = Net::new(NetOptions { relays: vec![relay], ..options() }).unwrap();
     let far = HttpSource::new(&net, "http://data.example/f".parse().unwrap(), Trust::Named);
-    let passed = far.by_way_of(&[server.url.clone()], RelayMode::Forward, Duration::ZERO);
+    let relays = std::slice::from_ref(&server.url);
+    let passed = far.by_way_of(relays, RelayMode::Forward, Duration::ZERO);
     let outcome = download(&passed).await;
     assert!(outcome.is(&content(Range::new(0, SIZE))), "{:?}", outcome.errors);
 }
