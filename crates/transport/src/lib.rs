@@ -13,4 +13,4 @@ pub use kernel::Arrivals;
 pub use transport::{
     CERTIFICATES_FOR, CLIENT_CERTIFICATE, Encryption, Incoming, PeerState, Transport, encrypted,
 };
-pub use utp::{Admission, Utp, UtpStream};
+pub use utp::{Utp, UtpAdmission, UtpStream};

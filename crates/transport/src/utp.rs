@@ -38,7 +38,7 @@ impl Utp {
     /// As the system says.
     pub async fn bind(
         address: SocketAddr,
-        admits: impl Fn(IpAddr) -> Admission + Send + Sync + 'static,
+        admits: impl Fn(IpAddr) -> UtpAdmission + Send + Sync + 'static,
     ) -> io::Result<Utp> {
         let socket = UdpSocket::bind(address).await?;
         kernel::set_datagram_buffers(&socket, KERNEL_BUFFER_BYTES);
@@ -231,13 +231,13 @@ struct Datagrams {
     address: SocketAddr,
     /// Peers of IPv4 have mapped addresses.
     is_dual: bool,
-    admits: Box<dyn Fn(IpAddr) -> Admission + Send + Sync>,
+    admits: Box<dyn Fn(IpAddr) -> UtpAdmission + Send + Sync>,
     waiting: Arc<Waiting>,
 }
 
 /// Whether a peer may open a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum UtpAdmission {
     /// It may.
     Yes,
     /// It may not, and is told so: clients that try uTP first go on by TCP at once then.
@@ -253,15 +253,15 @@ impl Datagrams {
             return datagram.len() <= DATAGRAM_BYTES_MAX;
         }
         match (self.admits)(from.ip()) {
-            Admission::Yes => true,
-            Admission::Refused => {
+            UtpAdmission::Yes => true,
+            UtpAdmission::Refused => {
                 if let Some(reset) = reset(datagram) {
                     // If it is lost, the peer asks again.
                     let _ = self.socket.try_send_to(&reset, self.mapped(from));
                 }
                 false
             }
-            Admission::Ignored => false,
+            UtpAdmission::Ignored => false,
         }
     }
 
@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     async fn bound() -> Utp {
-        Utp::bind("127.0.0.1:0".parse().unwrap(), |_| Admission::Yes).await.unwrap()
+        Utp::bind("127.0.0.1:0".parse().unwrap(), |_| UtpAdmission::Yes).await.unwrap()
     }
 
     /// Answers whoever connects with what was sent.
@@ -477,7 +477,7 @@ mod tests {
         let counted = Arc::clone(&asked);
         let admits = move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
-            Admission::Ignored
+            UtpAdmission::Ignored
         };
         let strict = Utp::bind("[::]:0".parse().unwrap(), admits).await.unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], strict.address().port()));
@@ -492,7 +492,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_refused_hears_so_at_once() {
-        let strict = Utp::bind("[::]:0".parse().unwrap(), |_| Admission::Refused).await.unwrap();
+        let strict = Utp::bind("[::]:0".parse().unwrap(), |_| UtpAdmission::Refused).await.unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], strict.address().port()));
         let error = bound().await.connect(address).await.err().expect("it is refused");
         assert_ne!(error.kind(), io::ErrorKind::TimedOut, "{error}");

@@ -10,7 +10,7 @@ use swath_formats::torrent::metainfo::MetainfoError;
 use swath_formats::torrent::{InfoHash, Magnet, Metainfo, tracker_url};
 use swath_formats::tracker::{Announce, Event, PeerForm, PeerId};
 use swath_source::peer::{
-    Admission, EncryptionPolicy, Identity, MetadataRequest, PeerError, Utp, fetch_metadata,
+    EncryptionPolicy, Identity, MetadataRequest, PeerError, Utp, UtpAdmission, fetch_metadata,
 };
 use swath_source::{Net, Trust};
 use swath_swarm::{AnnounceError, Announced, tracker_name};
@@ -157,7 +157,7 @@ async fn from_peers(
 
 /// Opens a port from which peers are reached by uTP, if that is possible; nobody can connect to it.
 async fn port(net: &Net) -> Option<Utp> {
-    net.utp(LISTEN, |_| Admission::Ignored).await.ok().flatten()
+    net.utp(LISTEN, |_| UtpAdmission::Ignored).await.ok().flatten()
 }
 
 /// Returns the info-hash by which peers are asked: of a hybrid torrent, that which all peers know.

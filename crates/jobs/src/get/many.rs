@@ -1,7 +1,7 @@
 //! Fetches lists of files, some at a time.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ pub async fn run(
         let name = request.destination_name();
         let taken = match asks_name {
             true => Ok(()),
-            false => take(&names, &request, engine).await.map_err(EntryError::from),
+            false => take(&names, path_of(&request)).await.map_err(EntryError::from),
         };
         let engine = taken.map_err(FileError::from).and_then(|()| {
             let engine = engine.with_headers(&headers);
@@ -152,19 +152,22 @@ pub async fn run(
     files
 }
 
+/// Returns the path of the file that a request is for, if it is for one.
+pub fn path_of(request: &Request) -> Option<PathBuf> {
+    match &request.destination {
+        Destination::File(path) => Some(path.clone()),
+        _ => None,
+    }
+}
+
 /// Adds the name of a file, or returns its conflict.
-pub async fn take(
-    names: &Mutex<TakenNames>,
-    request: &Request,
-    engine: &Engine,
-) -> Result<(), NameConflict> {
-    let Destination::File(path) = &request.destination else { return Ok(()) };
-    let is_alike = names.lock().unwrap_or_else(PoisonError::into_inner).take(path)?;
+pub async fn take(names: &Mutex<TakenNames>, path: Option<PathBuf>) -> Result<(), NameConflict> {
+    let Some(path) = path else { return Ok(()) };
+    let is_alike = names.lock().unwrap_or_else(PoisonError::into_inner).take(&path)?;
     if !is_alike {
         return Ok(());
     }
-    let path = path.clone();
-    match engine.disk.work(move || is_taken_for_others(&path)).await {
+    match tokio::task::spawn_blocking(move || is_taken_for_others(&path)).await {
         Ok(true) => Err(NameConflict::Alike),
         _ => Ok(()),
     }
@@ -268,7 +271,7 @@ async fn named(
         None if is_named => {}
         None => return Err(EntryError::NoName),
     }
-    Ok(take(names, request, engine).await?)
+    Ok(take(names, path_of(request)).await?)
 }
 
 /// Files of a list that are fetched at the same time.

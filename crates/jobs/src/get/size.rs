@@ -9,7 +9,7 @@ use swath_transfer::{Destination, GetError, Mirror, Overwrite, Range, Request};
 use tokio::task::JoinSet;
 
 use super::inputs::Inputs;
-use super::many::{FileList, Refused, take};
+use super::many::{FileList, Refused, path_of, take};
 use super::names::TakenNames;
 use super::{GetJob, begin, one};
 use crate::error::{EntryError, JobError};
@@ -103,7 +103,7 @@ async fn of_list(get_job: &GetJob<'_>, list: FileList) -> Size {
                 entry.request.map_err(|Refused { name, error }| (name, error.to_string()));
             let request = match request {
                 Ok(request) if entry.asks_name => Ok(request),
-                Ok(request) => match take(&names, &request, engine).await {
+                Ok(request) => match take(&names, path_of(&request)).await {
                     Ok(()) => Ok(request),
                     Err(conflict) => {
                         Err((request.destination_name(), EntryError::from(conflict).to_string()))

@@ -209,7 +209,8 @@ pub fn given_name<'a>(
 ) -> BoxFuture<'a, Result<Option<SafePath>, LaneError>> {
     Box::pin(async move {
         let (method, range) = (Method::Get, Some(Range::new(0, 1)));
-        let request = Request { method, range, accept: "*/*", more: Lines::NONE, limit_bytes: 1 };
+        let (more, work) = (Lines::NONE, Duration::ZERO);
+        let request = Request { method, range, accept: "*/*", more, limit_bytes: 1, work };
         let mut answered = ask(net, url, trust, &request).await?;
         answered.expect_status(&[200, 206])?;
         if let Some(conn) = answered.conn.take().filter(|_| answered.complete) {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use swath_transport::{Admission, Utp};
+use swath_transport::{Utp, UtpAdmission};
 use tokio::net::UdpSocket;
 use url::Host;
 
@@ -63,7 +63,7 @@ impl Net {
     pub async fn utp(
         &self,
         address: SocketAddr,
-        admits: impl Fn(IpAddr) -> Admission + Send + Sync + 'static,
+        admits: impl Fn(IpAddr) -> UtpAdmission + Send + Sync + 'static,
     ) -> std::io::Result<Option<Utp>> {
         if self.shared.options.proxies.is_any() {
             return Ok(None);
@@ -96,13 +96,13 @@ mod tests {
         let any = "0.0.0.0:0".parse().unwrap();
         let net = Net::new(NetOptions::default()).unwrap();
         let net = net.from_address(Ipv4Addr::LOCALHOST.into());
-        let utp = net.utp(any, |_| Admission::Yes).await.unwrap().unwrap();
+        let utp = net.utp(any, |_| UtpAdmission::Yes).await.unwrap().unwrap();
         assert_eq!(utp.address().ip(), Ipv4Addr::LOCALHOST);
         for variable in ["http_proxy", "https_proxy", "all_proxy"] {
             let env = |name: &str| (name == variable).then(|| "http://proxy.example".to_owned());
             let proxies = Proxies::from_env(env).unwrap();
             let net = Net::new(NetOptions { proxies, ..NetOptions::default() }).unwrap();
-            assert!(net.utp(any, |_| Admission::Yes).await.unwrap().is_none(), "{variable}");
+            assert!(net.utp(any, |_| UtpAdmission::Yes).await.unwrap().is_none(), "{variable}");
         }
     }
 }

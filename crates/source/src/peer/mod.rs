@@ -41,4 +41,4 @@ pub use upload::Uploads;
 
 /// What a connection consists of, and what makes connections by uTP: [`Net::utp`](crate::Net::utp) opens
 /// a port for them.
-pub use swath_transport::{Admission, Transport, Utp};
+pub use swath_transport::{Transport, Utp, UtpAdmission};

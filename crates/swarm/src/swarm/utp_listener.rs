@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use swath_source::peer::{Admission, Utp};
+use swath_source::peer::{Utp, UtpAdmission};
 use tokio::sync::Semaphore;
 
 use super::event::SwarmEvent;
@@ -25,8 +25,8 @@ pub(super) async fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Option<Ut
     let half_open = Places::default();
     let (counted, judging) = (half_open.clone(), Arc::clone(shared));
     let admits = move |ip| match judging.lets_in(ip) && counted.has_room(ip, HALF_OPEN_EACH_MAX) {
-        true => Admission::Yes,
-        false => Admission::Ignored,
+        true => UtpAdmission::Yes,
+        false => UtpAdmission::Ignored,
     };
     match shared.net.utp(address, admits).await {
         Ok(utp) => utp.map(|utp| UtpListener { utp, half_open }),
@@ -42,14 +42,14 @@ pub(super) async fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Option<Ut
 pub(super) async fn bind_refusing(shared: &Arc<Shared>, address: SocketAddr) -> Option<Utp> {
     let judging = Arc::clone(shared);
     let admits = move |ip| match judging.lets_in(ip) {
-        true => Admission::Refused,
-        false => Admission::Ignored,
+        true => UtpAdmission::Refused,
+        false => UtpAdmission::Ignored,
     };
     if let Ok(utp) = shared.net.utp(address, admits).await {
         return utp;
     }
     let any = SocketAddr::new(address.ip(), 0);
-    shared.net.utp(any, |_| Admission::Ignored).await.ok().flatten()
+    shared.net.utp(any, |_| UtpAdmission::Ignored).await.ok().flatten()
 }
 
 impl UtpListener {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use swath_formats::peer::Bitfield;
-use swath_source::peer::{Admission, Transport, Utp};
+use swath_source::peer::{Transport, Utp, UtpAdmission};
 use swath_swarm::SwarmEvent;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UdpSocket;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::swarms::{PATIENCE, PIECES, handshake, joined, metainfo, swarms, swarms_at};
 
 async fn port(address: &str) -> Utp {
-    Utp::bind(address.parse().unwrap(), |_| Admission::Ignored).await.unwrap()
+    Utp::bind(address.parse().unwrap(), |_| UtpAdmission::Ignored).await.unwrap()
 }
 
 /// A peer's connection after its handshake, if it was let in.
