@@ -138,8 +138,8 @@ fn what_is_sent_for_a_tree_stays() {
         let sent = serve(&home).raw(
             b"GET /tree/?swath=index HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         );
-        let body = sent.windows(4).position(|part| part == b"\r\n\r\n").expect("a head") + 4;
-        assert!(sent[body..] == fs::read(fixture(version, "wire.index")).unwrap());
+        let before = fs::read(fixture(version, "wire.index")).unwrap();
+        assert!(sent.windows(before.len()).any(|part| part == before), "{version}");
     }
 }
 
@@ -184,7 +184,7 @@ fn orders_that_a_server_has_kept_are_carried_out() {
         assert_same(&home.path("top/tree"), &home.path("store/copy"));
         let (scheme, rest) = server.url.split_once("://").unwrap();
         let listed = home.run(["jobs", &format!("{scheme}://x:secret@{rest}")]);
-        listed.code_is(0).says(&["/copy"]);
+        listed.code_is(0).shows(&["done", "/copy"]);
     }
 }
 
@@ -194,16 +194,17 @@ fn what_is_remembered_of_transfers_and_routes_is_read() {
         let home = Home::new();
         let state = home.home().join(".local/state/swath");
         fs::create_dir_all(&state).unwrap();
-        fs::copy(fixture(version, "state.db"), state.join("state.db")).unwrap();
+        for name in ["state.db", "history.db"] {
+            fs::copy(fixture(version, name), state.join(name)).unwrap();
+        }
         let rows = home.run(["history", "--json"]);
         let rows = rows.code_is(0).out();
-        assert!(
-            rows.lines().any(|line| line.contains("wide.txt") || line.contains("\"bytes\"")),
-            "{rows}"
-        );
+        assert_eq!(rows.lines().count(), 3, "{rows}");
         let routes = home.run(["routes", "--json"]);
         assert!(routes.code_is(0).out().contains("127.0.0.1"), "{routes}");
-        assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "nothing was set aside");
+        let names = fs::read_dir(&state).unwrap().map(|it| it.unwrap().file_name());
+        let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        assert!(!names.iter().any(|name| name.contains("damaged")), "{names:?}");
     }
 }
 

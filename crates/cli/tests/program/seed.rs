@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::time::Duration;
 
 use crate::support::Home;
 use crate::support::seed::{Seeding, Tracking};
@@ -137,16 +138,28 @@ fn it_announces_from_the_address_where_it_listens() {
 }
 
 #[test]
-fn the_port_is_open_to_utp_if_asked_for() {
+fn the_port_lets_peers_in_by_utp_if_asked_for_and_refuses_them_otherwise() {
     let home = with_data();
     home.publish_torrent("data.bin", "v1", &[], &["--piece", "64KiB"]);
     let at = reserved_address();
-    let is_open = || UdpSocket::bind(&at).is_err();
+    // What it answers to who asks for a connection (BEP 29): the number of the connection, and the kind.
+    let answer = || {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut asked = [0; 20];
+        (asked[0], asked[2], asked[3], asked[17]) = (0x41, 7, 9, 1);
+        socket.send_to(&asked, &at).unwrap();
+        let mut told = [0; 100];
+        let bytes = socket.recv(&mut told).unwrap();
+        assert!(bytes >= 20 && told[2..4] == [7, 9], "{told:?}");
+        told[0]
+    };
+    let (refused, welcome) = (0x31, 0x21);
     let seeding = home.seed_at(&at, &["data.bin.torrent"]);
-    assert!(!is_open());
+    assert_eq!(answer(), refused);
     drop(seeding);
     let with = home.seed_at(&at, &["data.bin.torrent", "--utp"]);
-    assert!(is_open());
+    assert_eq!(answer(), welcome);
     drop(with);
     // Somebody else has the port: TCP is enough.
     let _taken = UdpSocket::bind(&at).unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use swath_formats::metalink;
 use swath_source::{Class, Document, display_name, fetch_small};
+use swath_transfer::observe::DigestFrom;
 use swath_transfer::{Request, Trust};
 use tokio::time::{sleep, timeout};
 use url::Url;
@@ -162,7 +163,14 @@ pub fn from_metalink(
     if count == 1 {
         let request = of_only_file(get_job, files.remove(0), trust);
         return match request {
-            Ok(request) => Ok(Inputs::One(Box::new(request?))),
+            Ok(request) => {
+                let mut request = request?;
+                // The user has not named it: it is the word of the file's own server.
+                if origin == Some(MetalinkOrigin::Beside) {
+                    request.told_by = DigestFrom::Server;
+                }
+                Ok(Inputs::One(Box::new(request)))
+            }
             Err(Refused { name: file, error }) => {
                 // The server may have redirected the request.
                 let name = base.as_ref().map_or_else(named, display_name);

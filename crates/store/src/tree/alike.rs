@@ -19,7 +19,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use swath_model::index::{Index, Kind};
 
-use super::folder_cursor::split;
+use super::folder_cursor::{Enter, FolderCursor, split};
 use super::root::{Links, Root};
 
 /// Returns what is left of a name where letter case, Unicode form, width, invisible characters, and dots and
@@ -229,29 +229,32 @@ impl<'a> Place<'a> {
 /// Finds entries of an index under the other spellings that they have at a destination.
 pub(super) struct Spellings<'a> {
     index: &'a Index,
-    destination: Option<Root>,
+    folders: Option<FolderCursor>,
     hasher: RandomState,
     /// The numbers of the entries by the hashes of the keys of their paths, once needed.
     numbers: Option<HashMap<u64, u64>>,
 }
 
+/// What tells files apart where a file system that ignores case does not tell their inodes.
+type Look = (u16, u64, i64, u32);
+
 impl<'a> Spellings<'a> {
     pub fn new(index: &'a Index, destination: &Path) -> Spellings<'a> {
-        let (hasher, destination) = (RandomState::new(), Root::open(destination).ok());
-        Spellings { index, destination, hasher, numbers: None }
+        let root = Root::open(destination).ok().filter(|_| index.entries() > 0);
+        let folders = root.map(|root| FolderCursor::new(&root, Enter::Look));
+        Spellings { index, folders, hasher: RandomState::new(), numbers: None }
     }
 
     /// Returns whether this path of the destination, which is not in the index, is an entry of it in another
-    /// spelling.
+    /// spelling. Ask in the order of an index.
     pub fn has(&mut self, path: &[u8]) -> bool {
         let (above, name) = split(path);
-        let Some(there) = self.look(path) else { return false };
-        let is_told_apart = |other: Vec<u8>| {
-            let other = if above.is_empty() { other } else { [above, &other].join(&b'/') };
-            self.look(&other).as_ref() != Some(&there)
-        };
-        if in_other_case(name).is_some_and(is_told_apart) {
-            return false;
+        let Some(there) = self.look(above, name) else { return false };
+        match in_other_case(name) {
+            Some(other) if self.look(above, &other) != Some(there) => return false,
+            // It has one form only.
+            None if name.is_ascii() => return false,
+            _ => {}
         }
         let hash = |path: &[u8]| {
             let keys: Vec<_> = path.split(|&byte| byte == b'/').map(key).collect();
@@ -265,14 +268,16 @@ impl<'a> Spellings<'a> {
             numbers
         });
         let Some(&number) = numbers.get(&hash(path)) else { return false };
-        let mut cursor = self.index.cursor_from(number);
-        cursor.next().is_some_and(|item| self.look(item.path) == Some(there))
+        let Some(item) = self.index.cursor_from(number).next().map(|item| item.path.to_vec())
+        else {
+            return false;
+        };
+        let (above, name) = split(&item);
+        self.look(above, name) == Some(there)
     }
 
-    /// Looks at what has a path; file systems that ignore case may not tell inodes.
-    fn look(&self, path: &[u8]) -> Option<(u16, u64, i64, u32)> {
-        let (above, name) = split(path);
-        let folder = self.destination.as_ref()?.folder(above, Links::Refuse).ok()?;
+    fn look(&mut self, above: &[u8], name: &[u8]) -> Option<Look> {
+        let folder = self.folders.as_mut()?.to(above).ok()??;
         let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).ok()?;
         let mtime = found.stx_mtime;
         Some((found.stx_mode, found.stx_size, mtime.tv_sec, mtime.tv_nsec))
