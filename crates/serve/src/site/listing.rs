@@ -431,9 +431,10 @@ mod tests {
             let found = copy_box(address, &server).0;
             assert!(found.contains(&html! { (command) }.0), "{found}");
         }
-        let fingerprint = Some(Hasher::digest(Algorithm::Sha256, b"certificate"));
+        let digest = Hasher::digest(Algorithm::Sha256, b"certificate");
+        let options = format!("./x/ --fingerprint {digest} --token @FILE");
+        let fingerprint = Some(digest);
         let found = copy_box(b"x/", &ServerInfo { asks: true, fingerprint, ..server }).0;
-        let options = format!("./x/ --fingerprint {} --token @FILE", fingerprint.unwrap());
         assert!(found.contains(&options), "{found}");
     }
 }
