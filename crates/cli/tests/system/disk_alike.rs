@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use swath_netlab::faulty::{Content, Server};
 
@@ -75,7 +76,7 @@ fn files_whose_names_are_one_there_are_told_and_never_mixed() {
     for name in ["\u{e9}mpty", "\u{c9}MPTY"] {
         home.write(&format!("empty/{name}"), "");
     }
-    let served = home.serve(&["."]);
+    let served = home.serve(&[".", "--plain", "--anonymous"]);
     for (tree, pair) in [
         ("tree", "Big.bin and big.bin"),
         ("folders", "Sub and sub"),
@@ -114,9 +115,12 @@ fn what_changed_only_its_case_is_not_removed_as_surplus() {
     fs::rename(home.path("tree/Sub/Data.bin"), home.path("tree/Sub/data.bin")).unwrap();
     fs::rename(home.path("tree/Sub"), home.path("tree/sub")).unwrap();
     fs::remove_file(home.path("tree/gone")).unwrap();
-    home.write("tree/sub/data.bin", bytes(4, SIZE));
+    // The disk keeps whole seconds: a change within one would not be seen.
+    let changed = home.write("tree/sub/data.bin", bytes(4, SIZE));
+    let time = SystemTime::now() - Duration::from_secs(1000);
+    fs::File::options().write(true).open(changed).unwrap().set_modified(time).unwrap();
     home.run(["cp", "tree/", "disk/", "--delete"]).code_is(0);
-    assert_eq!(files(&disk.at).len(), 2);
+    assert_eq!(files(&disk.at).len(), 2, "{:?}", files(&disk.at));
     assert!(home.read("disk/sub/data.bin") == bytes(4, SIZE));
     assert!(home.read("disk/sub/same") == bytes(2, SIZE) && !home.exists("disk/gone"));
 }

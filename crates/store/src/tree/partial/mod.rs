@@ -223,6 +223,11 @@ impl PartialTree {
             return Err(PartialError::OtherTree { folder: paths.names.part.clone() });
         }
         if !left.durable.is_empty() {
+            // First of all: where names are one, this takes away what another entry has there.
+            let mut folders = FolderCursor::new(&tree.root, Enter::Open);
+            for path in left.gone.iter().rev() {
+                tree.remove(path, &mut folders)?;
+            }
             let has_times = preserve.times;
             compare::still_there(&read(&index), &tree.root, has_times, &mut left.durable);
         }
@@ -254,10 +259,6 @@ impl PartialTree {
         tree.had = left.durable;
         (tree.resumed, tree.unchanged, tree.present) = (resumed, unchanged, present);
         if !tree.had.is_empty() {
-            let mut folders = FolderCursor::new(&tree.root, Enter::Open);
-            for path in left.gone.iter().rev() {
-                tree.remove(path, &mut folders)?;
-            }
             // Journal the reused bytes anew: their index may have changed.
             tree.begin_journal(&mut lock(&tree.journal))?;
         }
