@@ -239,9 +239,9 @@ pub(super) struct Spellings<'a> {
 type Look = (u16, u64, i64, u32);
 
 impl<'a> Spellings<'a> {
-    pub fn new(index: &'a Index, destination: &Path) -> Spellings<'a> {
-        let root = Root::open(destination).ok().filter(|_| index.entries() > 0);
-        let folders = root.map(|root| FolderCursor::new(&root, Enter::Look));
+    pub fn new(index: &'a Index, destination: Option<&Root>) -> Spellings<'a> {
+        let root = destination.filter(|_| index.entries() > 0);
+        let folders = root.map(|root| FolderCursor::new(root, Enter::Look));
         Spellings { index, folders, hasher: RandomState::new(), numbers: None }
     }
 

@@ -47,7 +47,7 @@ pub fn differences(
     let (there, sheltered) = listed(folder, filter)?;
     let (mut ours, mut theirs) = (index.cursor(), there.cursor());
     let mut other = theirs.next().map(Known::of);
-    let mut spellings = Spellings::new(index, folder);
+    let mut spellings = Spellings::new(index, Root::open(folder).ok().as_ref());
     // It is unknown whether entries below an unreadable one are surplus.
     let mut unknown: Option<Vec<u8>> = None;
     let is_below = |path: &[u8], folder: &Option<Vec<u8>>| {

@@ -23,8 +23,10 @@ pub(super) struct UtpListener {
 /// Opens the UDP port with the number of the TCP port, if it is free and no proxy forbids it.
 pub(super) async fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Option<UtpListener> {
     let half_open = Places::default();
-    let (counted, judging) = (half_open.clone(), Arc::clone(shared));
-    let admits = move |ip| match judging.lets_in(ip) && counted.has_room(ip, HALF_OPEN_EACH_MAX) {
+    // The port outlives us for a moment, which must not keep our connections.
+    let (counted, judging) = (half_open.clone(), Arc::downgrade(shared));
+    let lets_in = move |ip| judging.upgrade().is_some_and(|shared| shared.lets_in(ip));
+    let admits = move |ip| match lets_in(ip) && counted.has_room(ip, HALF_OPEN_EACH_MAX) {
         true => UtpAdmission::Yes,
         false => UtpAdmission::Ignored,
     };
@@ -40,8 +42,9 @@ pub(super) async fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Option<Ut
 /// Opens a UDP port only for connections to others: that with the number of the TCP port, if it is free. Peers
 /// that try uTP there first (Transmission does) are refused, and go on by TCP at once.
 pub(super) async fn bind_refusing(shared: &Arc<Shared>, address: SocketAddr) -> Option<Utp> {
-    let judging = Arc::clone(shared);
-    let admits = move |ip| match judging.lets_in(ip) {
+    let judging = Arc::downgrade(shared);
+    let lets_in = move |ip| judging.upgrade().is_some_and(|shared| shared.lets_in(ip));
+    let admits = move |ip| match lets_in(ip) {
         true => UtpAdmission::Refused,
         false => UtpAdmission::Ignored,
     };

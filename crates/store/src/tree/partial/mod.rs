@@ -33,7 +33,7 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Item, Kind, Mtime, Part, Top};
 use swath_model::{Range, RangeSet};
 
-use super::alike::Names;
+use super::alike::{Names, Spellings};
 use super::conflict::{Conflict, conflicts};
 use super::filter::Filter;
 use super::folder_cursor::{Enter, FolderCursor};
@@ -223,9 +223,13 @@ impl PartialTree {
             return Err(PartialError::OtherTree { folder: paths.names.part.clone() });
         }
         if !left.durable.is_empty() {
-            // First of all: where names are one, this takes away what another entry has there.
+            let gone: Vec<&Vec<u8>> = {
+                let index = read(&index);
+                let mut spellings = Spellings::new(&index, Some(&tree.root));
+                left.gone.iter().filter(|path| !spellings.has(path)).collect()
+            };
             let mut folders = FolderCursor::new(&tree.root, Enter::Open);
-            for path in left.gone.iter().rev() {
+            for path in gone.into_iter().rev() {
                 tree.remove(path, &mut folders)?;
             }
             let has_times = preserve.times;
