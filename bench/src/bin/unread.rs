@@ -213,6 +213,7 @@ impl Server {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(what));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no memory is told"))
+        kib.map(|kib| kib << 10)
+            .ok_or_else(|| io::Error::other("/proc shows no memory of the server"))
     }
 }

@@ -277,7 +277,7 @@ impl SuperSeeding {
         self.peers.get(&key).is_some_and(|peer| peer.sees_all)
     }
 
-    /// From now on this peer is shown all pieces. What was offered to it and has not come is for others.
+    /// Shows this peer all pieces from now on. Offers to it that are still under way go to other peers.
     pub fn show_all(&mut self, key: PeerKey) {
         let (given_up, kept) = self.under_way.drain(..).partition(|offer| offer.to == key);
         self.under_way = kept;

@@ -72,7 +72,7 @@ pub(crate) fn are_one(folder: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> io::R
     }
     match again {
         Err(Errno::EXIST) => Ok(true),
-        // A name that the file system does not take fails when its file is made, and is told then.
+        // A name that the file system refuses is an error when its file is made.
         _ => Ok(false),
     }
 }
@@ -317,7 +317,7 @@ fn first_short(name: &[u8]) -> Option<Vec<u8>> {
 const CASEFOLD: IFlags = IFlags::from_bits_retain(0x4000_0000);
 /// How the names of folders for trials begin; copies leave such names out.
 const TRIAL: &str = ".swath-stage.swath.names";
-/// The most pairs that are told.
+/// The most pairs that an error lists.
 const PAIRS_MAX: usize = 20;
 
 #[cfg(test)]

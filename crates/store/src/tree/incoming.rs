@@ -225,8 +225,9 @@ impl Drop for Incoming {
 
 /// Makes a file under a temporary name that nobody uses.
 ///
-/// Whoever uses one holds a lock on its file. What a killed process left is not locked: it is removed,
-/// and its name is used again. The names of each machine are its own, as locks often are.
+/// The process that uses a name holds a lock on its file. A file that a killed process left has no lock: it
+/// is removed, and its name is used again. Each machine has names of its own, because locks often hold on
+/// one machine only.
 fn with_own_name<F: Borrow<File>>(
     folder: &OwnedFd,
     mut make: impl FnMut(&[u8]) -> rustix::io::Result<F>,

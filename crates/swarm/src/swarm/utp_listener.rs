@@ -40,7 +40,7 @@ pub(super) async fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Option<Ut
 }
 
 /// Opens a UDP port only for connections to others: that with the number of the TCP port, if it is free. Peers
-/// that try uTP there first (Transmission does) are refused, and go on by TCP at once.
+/// that try uTP there first are refused, so that they need not wait for an answer before they try TCP.
 pub(super) async fn bind_refusing(shared: &Arc<Shared>, address: SocketAddr) -> Option<Utp> {
     let judging = Arc::downgrade(shared);
     let lets_in = move |ip| judging.upgrade().is_some_and(|shared| shared.lets_in(ip));

@@ -109,7 +109,7 @@ impl PartialTree {
         match pairs.is_empty() {
             true => Ok(()),
             false => {
-                // Whoever asks again hears the same.
+                // The next call compares all names again, and fails again.
                 *names = Names::default();
                 Err(PartialError::Alike { destination: self.paths.destination.clone(), pairs })
             }
